@@ -1,5 +1,6 @@
 """Mail clients of Python's own library, for the test of the built-in mail: prints JSON lines."""
 import concurrent.futures
+import hashlib
 import json
 import poplib
 import smtplib
@@ -20,6 +21,34 @@ def letter(name, body="words"):
 def send(server, name, to, sender="eve@elsewhere.test"):
     with smtplib.SMTP(*at(server), local_hostname="client.test", timeout=20) as smtp:
         smtp.sendmail(sender, to, letter(name))
+
+
+def large(server, name, to, mib, says_size):
+    """Sends a message of so many MiB; what it was told, and the digest of its text."""
+    line = b"0123456789abcdef" * 4 + b"\r\n"
+    text = b"%b\r\n" % name.encode() + line * (int(mib) * 2**20 // len(line))
+    with smtplib.SMTP(*at(server), local_hostname="client.test", timeout=60) as smtp:
+        smtp.ehlo()
+        size = [f"SIZE={len(text)}"] if says_size else []
+        code, _ = smtp.mail("eve@elsewhere.test", size)
+        if code == 250:
+            smtp.rcpt(to)
+            code, _ = smtp.data(letter(name, "").removesuffix(b".dot\r\n") + text)
+    print(json.dumps([code, hashlib.sha256(text).hexdigest()]))
+
+
+def digest(server, user, password, name):
+    """Takes the messages with this subject out of the mailbox: the digest of the text of each."""
+    pop = opened(server, user, password)
+    digests = []
+    for number in range(1, pop.stat()[0] + 1):
+        if f"Subject: {name}".encode() in pop.top(number, 0)[1]:
+            lines = pop.retr(number)[1]
+            text = lines[lines.index(b"") + 2 :]
+            pop.dele(number)
+            digests.append(hashlib.sha256(b"".join(line + b"\r\n" for line in text)).hexdigest())
+    pop.quit()
+    print(json.dumps(digests))
 
 
 def loop(servers, to):
@@ -92,6 +121,12 @@ def main():
             print(json.dumps("taken"))
         except smtplib.SMTPRecipientsRefused as refused:
             print(json.dumps([code for code, _ in refused.recipients.values()]))
+    elif what == "large":
+        large(*rest, says_size=True)
+    elif what == "large-unsaid":
+        large(*rest, says_size=False)
+    elif what == "digest":
+        digest(*rest)
     elif what in ("read", "empty"):
         read(*rest, delete=what == "empty")
     elif what == "guess":

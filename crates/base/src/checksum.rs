@@ -27,6 +27,27 @@ impl Checksum {
     }
 }
 
+/// The checksum of bytes that come one after the other.
+#[derive(Clone, Debug)]
+pub struct Summing(Digest);
+
+impl Default for Summing {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Summing {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all that was added.
+    pub fn sum(&self) -> Checksum {
+        Checksum(self.0.finalize() as u32)
+    }
+}
+
 /// Placement hash. It decides where data lies, so it must never change: XXH3-64, seed 0, held by a golden test.
 pub fn place_hash(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
@@ -51,6 +72,9 @@ mod tests {
     #[test]
     fn parts_sum_like_the_whole() {
         assert_eq!(Checksum::of_parts(&[b"1234", b"", b"56789"]), Checksum::of(b"123456789"));
+        let mut summing = Summing::default();
+        [&b"1234"[..], b"", b"56789"].into_iter().for_each(|part| summing.add(part));
+        assert_eq!(summing.sum(), Checksum::of(b"123456789"));
     }
 
     #[test]

@@ -43,6 +43,7 @@
 //!
 //! - services have `before`, and run at times: their records, and frames of kind `RUNS` (`clones/src/runs/mod.rs`, `node/src/runs.rs`)
 //! - services and partitions have `ask` and `ask_late`, services `openapi` (`clones/src/asks.rs`, `clones/src/spec.rs`)
+//! - objects of more than 1 MiB go in pieces (`object/src/{ship,stage}.rs`): frames, and a form of record
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 7;

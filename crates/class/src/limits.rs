@@ -17,7 +17,7 @@ pub const BYTES_MAX_MAX: u64 = 1 << 50;
 /// From a rotation until the new key seals: every node that is in touch with the root group has heard of it long before.
 pub const ROTATE_LEAD: Span = Span::secs(5);
 
-/// One key in a dump, bytes: the largest value of any class (16 MiB), with its key.
-pub const DUMP_RECORD_BYTES_MAX: usize = base::limits::FRAME_BYTES_MAX;
+/// One key in a dump, bytes: the largest value of any class (an object of 64 MiB), with its key.
+pub const DUMP_RECORD_BYTES_MAX: usize = (64 << 20) + (64 << 10);
 /// Any other record of a dump.
 pub const DUMP_HEAD_BYTES_MAX: usize = 16 << 10;

@@ -4,16 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::checksum::Checksum;
 use base::{AskId, NodeId, Outcome, Priority, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
-use crate::limits::{LIST_MAX, LOOK_FOR, LOOK_LONG, OBJECT_BYTES_MAX, OPS_BYTES_MAX, OPS_MAX, OWNER_BYTES_MAX};
+use crate::limits::{
+    LIST_MAX, LOOK_FOR, LOOK_LONG, OBJECT_BYTES_MAX, OPS_BYTES_MAX, OPS_MAX, OWNER_BYTES_MAX, PIECE_BYTES, PIECES_MAX,
+};
 use crate::read::Read;
 use crate::table::Held;
 use crate::wire::{Here, ListMessage, PutMessage, What};
 use crate::write::Write;
-use crate::{Action, Call, Id, Key, Object, Op, Output, Reply, Spec};
+use crate::{Action, Body, Call, Id, Key, Object, Op, Output, Reply, Spec};
 
 /// What is under way.
 pub(crate) struct Ops {
@@ -41,10 +42,11 @@ pub(crate) struct Running {
 
 pub(crate) enum Goal {
     Put {
-        body: Bytes,
-        sum: u32,
+        body: Body,
     },
-    Get,
+    Get {
+        at: u32,
+    },
     Delete,
     List {
         after: Option<Id>,
@@ -102,7 +104,7 @@ impl Ops {
 
 impl Running {
     pub fn bytes(&self) -> usize {
-        if let Goal::Put { body, .. } = &self.goal { body.len() } else { 0 }
+        if let Goal::Put { body } = &self.goal { body.len() } else { 0 }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -164,17 +166,22 @@ impl Object {
             return Err(Refused::busy("this node does not know yet which others there are", soon));
         }
         let (goal, id) = match action {
-            Action::Put { body, .. } if body.len() > OBJECT_BYTES_MAX => {
+            Action::Put { body, .. } if body.len() > OBJECT_BYTES_MAX || body.pieces().len() > PIECES_MAX => {
                 let why = format!("an object may have {OBJECT_BYTES_MAX} bytes, not {}", body.len());
                 return Err(Refused::wrong(why));
             }
+            // An older node could not take its pieces.
+            Action::Put { body, .. } if body.is_in_pieces() && self.level < crate::PIECES_LEVEL => {
+                let why = format!("objects of more than {PIECE_BYTES} bytes are taken when all nodes run this version");
+                return Err(Refused::busy(why, Span::secs(10)));
+            }
             Action::Put { id, body } => {
                 self.figures.puts += 1;
-                (Goal::Put { sum: Checksum::of(&body).0, body }, id)
+                (Goal::Put { body }, id)
             }
-            Action::Get { id } => {
-                self.figures.gets += 1;
-                (Goal::Get, id)
+            Action::Get { id, at } => {
+                self.figures.gets += u64::from(at == 0);
+                (Goal::Get { at }, id)
             }
             Action::Delete { id } => {
                 self.figures.deletes += 1;
@@ -225,6 +232,9 @@ impl Object {
             return;
         };
         self.ops.bytes -= op.bytes();
+        for to in self.ships.drop_op(id) {
+            self.ship_on(call, to);
+        }
         match &outcome {
             Outcome::Done(_) => (),
             Outcome::Refused(_) => self.figures.refused += 1,
@@ -295,7 +305,7 @@ impl Object {
                         return Some(ended);
                     }
                 }
-                Goal::Get => {
+                Goal::Get { .. } => {
                     let is_found = op.best().is_some();
                     if is_found && op.waits(call.now, LOOK_FOR) || !is_found && op.is_waiting() {
                         return None;
@@ -335,7 +345,8 @@ impl Object {
                 // Who has it is not on all their disks yet, maybe.
                 let mut held = Held { has: BTreeSet::new(), ..held.clone() };
                 held.homes.insert(*node);
-                let done = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
+                let done =
+                    PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false, stage: 0 };
                 self.send(call, *to, 0, Priority::LOWEST, What::Done(done), Bytes::new());
             }
         }
@@ -410,7 +421,7 @@ impl Running {
                 after: Bytes::new(),
                 limit: limit as u64,
             }),
-            Goal::Put { .. } | Goal::Get | Goal::Delete => What::Look((&self.key).into()),
+            Goal::Put { .. } | Goal::Get { .. } | Goal::Delete => What::Look((&self.key).into()),
         }
     }
 
@@ -419,7 +430,7 @@ impl Running {
         let fits = match self.goal {
             Goal::List { .. } => matches!(said, Look::Page { .. }),
             Goal::Owners { .. } => matches!(said, Look::Owners { .. }),
-            Goal::Put { .. } | Goal::Get | Goal::Delete => matches!(said, Look::Here { .. }),
+            Goal::Put { .. } | Goal::Get { .. } | Goal::Delete => matches!(said, Look::Here { .. }),
         };
         if let Some(look) = self.looks.get_mut(&from).filter(|_| fits) {
             *look = said;
@@ -431,8 +442,9 @@ impl Running {
         let until = self.begun + patience;
         // What is deleted for good is known at the first word of it.
         let is_decided = self.best().is_some_and(|best| best.stamp.once && best.stamp.gone);
-        let waits =
-            self.is_waiting() && now < until && !(is_decided && matches!(self.goal, Goal::Put { .. } | Goal::Get));
+        let waits = self.is_waiting()
+            && now < until
+            && !(is_decided && matches!(self.goal, Goal::Put { .. } | Goal::Get { .. }));
         if waits {
             self.wake = until;
         }
@@ -444,7 +456,7 @@ impl Running {
             Step::Write(write) if write.has_begun() => {
                 Outcome::Unknown(Unknown { why: "not enough nodes said in time that they have it".into() })
             }
-            Step::Look if matches!(self.goal, Goal::Get) => self.not_found(),
+            Step::Look if matches!(self.goal, Goal::Get { .. }) => self.not_found(),
             _ => Outcome::Refused(Refused::busy("the nodes that were asked did not answer in time", Span::millis(250))),
         }
     }

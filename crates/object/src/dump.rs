@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base::checksum::Checksum;
 use base::{NodeId, Priority};
 use bytes::{BufMut, Bytes, BytesMut};
 use class::dump::{self, Item, ItemKind, Part, Record};
@@ -27,9 +28,45 @@ pub struct Dump {
     ids: Vec<Id>,
     /// Those that are being read.
     reading: Vec<Id>,
+    /// Of those that were read: they are larger than one answer, and read one after the other.
+    large: Vec<Id>,
+    /// The one of them that is being read, and what there is of it.
+    partial: Option<Partial>,
     has_begun: bool,
     /// An object is on so many nodes.
     copies: u32,
+}
+
+#[derive(Debug)]
+struct Partial {
+    id: Id,
+    /// What it is, as its first piece said.
+    is: Option<(u32, u32)>,
+    body: BytesMut,
+}
+
+impl Partial {
+    fn new(id: Id) -> Self {
+        Self { id, is: None, body: BytesMut::new() }
+    }
+
+    /// The next piece. True: that was the last one, and all together are what they should be.
+    fn takes(&mut self, size: u32, sum: u32, piece: &Bytes) -> bool {
+        // Another write took its place while it was read.
+        if *self.is.get_or_insert((size, sum)) != (size, sum) {
+            *self = Self::new(self.id);
+            return false;
+        }
+        self.body.extend_from_slice(piece);
+        if self.body.len() < size as usize && !piece.is_empty() {
+            return false;
+        }
+        let is_sound = self.body.len() == size as usize && Checksum::of(&self.body).0 == sum;
+        if !is_sound {
+            *self = Self::new(self.id);
+        }
+        is_sound
+    }
 }
 
 impl Dump {
@@ -41,6 +78,8 @@ impl Dump {
             list_after: None,
             ids: Vec::new(),
             reading: Vec::new(),
+            large: Vec::new(),
+            partial: None,
             has_begun: false,
             copies: 1,
         }
@@ -68,7 +107,8 @@ impl dump::Dump for Dump {
     type Reply = Reply;
 
     fn asks(&mut self) -> Vec<Op> {
-        if self.ids.is_empty() && self.reading.is_empty() && self.list_after.is_none() {
+        let has_large = self.partial.is_some() || !self.large.is_empty();
+        if self.ids.is_empty() && self.reading.is_empty() && !has_large && self.list_after.is_none() {
             // The first owner is done, or there was none.
             if self.has_begun {
                 self.owners.pop_front();
@@ -81,12 +121,18 @@ impl dump::Dump for Dump {
             self.list_after = Some(None);
         }
         let Some(owner) = self.owners.front().cloned() else { return Vec::new() };
+        if self.partial.is_none() {
+            self.partial = self.large.pop().map(Partial::new);
+        }
+        if let Some(Partial { id, body, .. }) = &self.partial {
+            return vec![self.op(owner, Action::Get { id: *id, at: body.len() as u32 })];
+        }
         if self.reading.is_empty() {
             self.reading = self.ids.split_off(self.ids.len().saturating_sub(DUMP_GETS));
         }
         match (self.reading.is_empty(), self.list_after) {
             (true, Some(after)) => vec![self.op(owner, Action::List { after, limit: LIST_MAX })],
-            _ => self.reading.iter().map(|id| self.op(owner.clone(), Action::Get { id: *id })).collect(),
+            _ => self.reading.iter().map(|id| self.op(owner.clone(), Action::Get { id: *id, at: 0 })).collect(),
         }
     }
 
@@ -108,6 +154,20 @@ impl dump::Dump for Dump {
             self.owners.push_front(Bytes::new());
             return Ok(records);
         }
+        if let Some(partial) = &mut self.partial {
+            match replies.into_iter().next() {
+                Some(Reply::Object { size, sum, body, .. }) => {
+                    if partial.takes(size, sum, &body)
+                        && let Some(Partial { id, body, .. }) = self.partial.take()
+                    {
+                        records.push(item(self.owners.front(), id, body.freeze()));
+                    }
+                }
+                Some(Reply::Gone | Reply::Absent) => self.partial = None,
+                _ => return Err(odd()),
+            }
+            return Ok(records);
+        }
         if self.reading.is_empty() {
             let Some(Reply::List(List { objects, after, missing })) = replies.into_iter().next() else {
                 return Err(odd());
@@ -117,13 +177,10 @@ impl dump::Dump for Dump {
             self.list_after = after.map(Some);
             return Ok(records);
         }
-        let owner = self.owners.front().cloned().unwrap_or_default();
         for (id, reply) in std::mem::take(&mut self.reading).into_iter().zip(replies) {
             match reply {
-                Reply::Object { body, .. } => {
-                    let (key, kind) = (key(&owner, id), ItemKind::Text);
-                    records.push(Record::Item(Item { key, kind, end_ms: None, token: 0, values: vec![body] }));
-                }
+                Reply::Object { size, body, .. } if body.len() < size as usize => self.large.push(id),
+                Reply::Object { body, .. } => records.push(item(self.owners.front(), id, body)),
                 // It was deleted since it was listed.
                 Reply::Gone | Reply::Absent => (),
                 _ => return Err(odd()),
@@ -131,6 +188,11 @@ impl dump::Dump for Dump {
         }
         Ok(records)
     }
+}
+
+fn item(owner: Option<&Bytes>, id: Id, body: Bytes) -> Record {
+    let key = key(owner.unwrap_or(&Bytes::new()), id);
+    Record::Item(Item { key, kind: ItemKind::Text, end_ms: None, token: 0, values: vec![body] })
 }
 
 /// As an object is called in a dump: `OWNER/ID`.
@@ -153,7 +215,7 @@ pub fn load(space: &Arc<str>, record: &Record) -> Result<Option<Op>, String> {
     let (Some((owner, id)), ItemKind::Text, [body]) = (read_key(&item.key), item.kind, &item.values[..]) else {
         return Err("class object has objects alone: OWNER/ID with their bytes".into());
     };
-    let action = Action::Put { id, body: body.clone() };
+    let action = Action::Put { id, body: body.clone().into() };
     Ok(Some(Op { namespace: Arc::clone(space), owner, action, priority: Priority::LOWEST }))
 }
 
@@ -191,7 +253,13 @@ mod tests {
     }
 
     fn object(text: &'static str) -> Reply {
-        Reply::Object { version: Version::default(), body: Bytes::from_static(text.as_bytes()) }
+        part(text, 0..text.len())
+    }
+
+    /// A piece of an object.
+    fn part(text: &'static str, range: std::ops::Range<usize>) -> Reply {
+        let (size, sum) = (text.len() as u32, Checksum::of(text.as_bytes()).0);
+        Reply::Object { version: Version::default(), size, sum, body: Bytes::from_static(&text.as_bytes()[range]) }
     }
 
     fn asked(dump: &mut Dump) -> Vec<(String, Action)> {
@@ -208,7 +276,10 @@ mod tests {
         assert_eq!(first, [Record::Part(Part { from: 0, to: u64::MAX, version: 0 })]);
         assert_eq!(asked(&mut dump), [("ann".into(), Action::List { after: None, limit: LIST_MAX })]);
         assert!(dump.take(vec![list(&[1, 2], Some(2))], 0).unwrap().is_empty());
-        let gets = [("ann".to_owned(), Action::Get { id: id(2) }), ("ann".to_owned(), Action::Get { id: id(1) })];
+        let gets = [
+            ("ann".to_owned(), Action::Get { id: id(2), at: 0 }),
+            ("ann".to_owned(), Action::Get { id: id(1), at: 0 }),
+        ];
         assert_eq!(asked(&mut dump), gets);
         assert_eq!(asked(&mut dump), gets, "asked again");
         let read = dump.take(vec![object("two"), Reply::Gone], 0).unwrap();
@@ -218,14 +289,43 @@ mod tests {
         assert!(dump.take(vec![list(&[], None)], 0).unwrap().is_empty());
         assert_eq!(asked(&mut dump), [("a/b".into(), Action::List { after: None, limit: LIST_MAX })]);
         dump.take(vec![list(&[7], None)], 0).unwrap();
-        assert_eq!(asked(&mut dump), [("a/b".into(), Action::Get { id: id(7) })]);
+        assert_eq!(asked(&mut dump), [("a/b".into(), Action::Get { id: id(7), at: 0 })]);
         let read = dump.take(vec![object("seven")], 0).unwrap();
         let Some(op) = load(&"other".into(), &read[0]).unwrap() else { panic!("it is put") };
         assert_eq!((&op.owner[..], &*op.namespace), (&b"a/b"[..], "other"));
-        assert_eq!(op.action, Action::Put { id: id(7), body: Bytes::from_static(b"seven") });
+        assert_eq!(op.action, Action::Put { id: id(7), body: Bytes::from_static(b"seven").into() });
         assert_eq!(asked(&mut dump), [("bob".into(), Action::Owners { limit: LIST_MAX })]);
         dump.take(vec![owners(&[], None, vec![])], 0).unwrap();
         assert_eq!(asked(&mut dump), []);
+    }
+
+    #[test]
+    fn what_is_in_pieces_is_read_one_after_the_other_and_begun_anew_when_it_changed_meanwhile() {
+        let mut dump = Dump::new("mail".into());
+        let id = |n: u8| Id([n; 16]);
+        let at = |n: u8, at: u32| [("ann".to_owned(), Action::Get { id: id(n), at })];
+        dump.asks();
+        dump.take(vec![owners(&["ann"], None, vec![])], 0).unwrap();
+        dump.asks();
+        dump.take(vec![list(&[1, 2, 3], None)], 0).unwrap();
+        assert_eq!(asked(&mut dump).len(), 3);
+        let read = dump.take(vec![part("three!", 0..4), object("two"), part("first", 0..4)], 0).unwrap();
+        assert_eq!(read.len(), 1);
+        assert_eq!(asked(&mut dump), at(1, 0));
+        assert_eq!(dump.take(vec![part("first", 0..4)], 0).unwrap(), []);
+        assert_eq!(asked(&mut dump), at(1, 4));
+        assert_eq!(asked(&mut dump), at(1, 4), "asked again");
+        // Another write stands there now.
+        assert_eq!(dump.take(vec![part("other", 4..5)], 0).unwrap(), []);
+        assert_eq!(asked(&mut dump), at(1, 0));
+        dump.take(vec![part("other", 0..4)], 0).unwrap();
+        asked(&mut dump);
+        let read = dump.take(vec![part("other", 4..5)], 0).unwrap();
+        let [Record::Item(item)] = &read[..] else { panic!("{read:?}") };
+        assert_eq!(item.values, [Bytes::from_static(b"other")]);
+        assert_eq!(asked(&mut dump), at(3, 0));
+        assert_eq!(dump.take(vec![Reply::Gone], 0).unwrap(), []);
+        assert_eq!(asked(&mut dump), [(String::new(), Action::Owners { limit: LIST_MAX })][..0]);
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Object {
     fn tell_homes(&mut self, call: &mut Call, key: &Key) {
         let Some(entry) = self.table.get(key) else { return };
         let held = entry.held.clone();
-        let done = PutMessage { key: Some(key.into()), held: Some((&held).into()), push: false };
+        let done = PutMessage { key: Some(key.into()), held: Some((&held).into()), push: false, stage: 0 };
         for to in held.homes.into_iter().filter(|to| *to != self.me && self.peers.is_live(*to)).collect::<Vec<_>>() {
             self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());
         }
@@ -166,7 +166,7 @@ impl Object {
         let (homes, have) = (held.homes.clone(), BTreeSet::new());
         let question = Question { key: key.clone(), stamp, turn, homes, at: call.now, have };
         self.giving.asked.insert(id, question);
-        let done = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: false };
+        let done = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: false, stage: 0 };
         for node in to {
             // Whoever answers is to know what it answers to.
             self.send(call, node, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());

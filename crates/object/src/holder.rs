@@ -7,17 +7,20 @@ use base::checksum::Checksum;
 use base::{NodeId, Priority, Ticket};
 use bytes::Bytes;
 
-use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX};
-use crate::log::Waiter;
+use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX, PIECE_BYTES};
+use crate::log::{Waiter, Waits};
 use crate::table::{Entry, Held, Merged};
 use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
-use crate::{Call, Key, Object};
+use crate::{Body, Call, Key, Object};
 
 /// A write that has come: from who was asked for it, or pushed by a holder.
 pub(crate) struct Come {
     pub from: NodeId,
     pub held: Held,
-    pub body: Bytes,
+    /// None: it was said to be on a stage, and is not.
+    pub body: Option<Body>,
+    /// What its pieces are called in the log; 0: it is in none.
+    pub set: u64,
     pub push: bool,
 }
 
@@ -25,14 +28,21 @@ impl Object {
     pub(crate) fn looked(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
         let entry = self.table.get(key);
         let (held, safe) = (entry.map(|entry| (&entry.held).into()), entry.is_some_and(|e| self.log.is_safe(e.ticket)));
-        let here = Here { objects: self.table.objects_of(key.ns, &key.owner), held, safe };
+        let safe = safe && !self.mending.is_bad(key);
+        let objects = self.table.objects_of(key.ns, &key.owner);
+        let here = Here { objects, held, safe, ..Here::default() };
         self.send(call, from, id, Priority::NORMAL, What::Here(here), Bytes::new());
     }
 
-    pub(crate) fn got(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
-        let entry = self.table.get(key);
-        let body = entry.map(|entry| entry.body.clone()).unwrap_or_default();
-        let here = Here { objects: 0, held: entry.map(|entry| (&entry.held).into()), safe: false };
+    pub(crate) fn got(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key, at: u32) {
+        // As if it were not here: the next one is asked.
+        let is_sound = self.is_sound(call, key, at as usize);
+        let entry = self.table.get(key).filter(|_| is_sound);
+        let piece = entry.and_then(|entry| entry.body.piece_at(at as usize));
+        let (begins, sum, body) =
+            piece.map_or_else(Default::default, |(begins, piece)| (begins as u32, piece.sum, piece.bytes.clone()));
+        let held = entry.map(|entry| (&entry.held).into());
+        let here = Here { objects: 0, held, safe: false, from: begins, sum };
         self.send(call, from, id, Priority::NORMAL, What::Got(here), body);
     }
 
@@ -78,31 +88,41 @@ impl Object {
         body: Bytes,
     ) -> Option<()> {
         let (key, held) = (put.key?.key()?, put.held?.held()?);
-        let fits = if held.stamp.gone { body.is_empty() } else { body.len() == held.stamp.size as usize };
-        if !fits {
-            return None;
-        }
-        // A damaged frame: as if it had not come. Whoever sent it sends it to somebody else.
-        if !held.stamp.gone && !Checksum(held.stamp.sum).matches(&body) {
-            self.figures.damaged += 1;
-            return Some(());
-        }
-        let (verdict, ticket) = self.take(call, &key, Come { from, held, body, push: put.push });
-        let waiter = Waiter { to: from, id, key, verdict };
+        let stamp = held.stamp;
+        let (body, set) = match put.stage {
+            0 => {
+                let fits = if stamp.gone { body.is_empty() } else { body.len() == stamp.size as usize };
+                if !fits || body.len() > PIECE_BYTES {
+                    return None;
+                }
+                // A damaged frame: as if it had not come. Whoever sent it sends it to somebody else.
+                if !stamp.gone && !Checksum(stamp.sum).matches(&body) {
+                    self.figures.damaged += 1;
+                    return Some(());
+                }
+                // What came in a frame shares its memory with others.
+                let body = Body::from(body);
+                (Some(if from == self.me { body } else { body.copied() }), 0)
+            }
+            stage => match self.from_stage(from, stage, stamp.sum, stamp.size) {
+                Some((set, body)) if body.is_in_pieces() && !stamp.gone => (Some(body), set),
+                _ => (None, 0),
+            },
+        };
+        let (verdict, ticket) = self.take(call, &key, Come { from, held, body, set, push: put.push });
         match ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
-            Some(ticket) => self.log.wait(ticket, waiter),
-            None => self.answer_took(call, waiter),
+            Some(ticket) => self.log.wait(ticket, Waiter { to: from, id, waits: Waits::Took { key, verdict } }),
+            None => self.answer_took(call, from, id, key, verdict),
         }
         Some(())
     }
 
     /// What it says is on the disk, all of it: if the entry has changed meanwhile, that too is waited for.
-    pub(crate) fn answer_took(&mut self, call: &mut Call, waiter: Waiter) {
-        let ticket = self.table.get(&waiter.key).map(|entry| entry.ticket);
+    pub(crate) fn answer_took(&mut self, call: &mut Call, to: NodeId, id: u64, key: Key, verdict: Verdict) {
+        let ticket = self.table.get(&key).map(|entry| entry.ticket);
         if let Some(ticket) = ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
-            return self.log.wait(ticket, waiter);
+            return self.log.wait(ticket, Waiter { to, id, waits: Waits::Took { key, verdict } });
         }
-        let Waiter { to, id, key, verdict } = waiter;
         let held = self.table.get(&key).map(|entry| (&entry.held).into());
         let took = Took { verdict: verdict.number(), key: Some((&key).into()), held };
         self.send(call, to, id, Priority::NORMAL, What::Took(took), Bytes::new());
@@ -134,6 +154,9 @@ impl Object {
                 let before = entry.held.homes.clone();
                 self.keep(call, key, come, before)
             }
+            Ordering::Equal if self.mending.is_bad(key) && come.body.is_some() => {
+                (Verdict::Kept, self.is_mended(call, key, come))
+            }
             Ordering::Equal => (Verdict::Kept, Some(self.merge(call, key, &come.held).unwrap_or(ticket))),
             Ordering::Less => {
                 // Whoever has that is to have what stands above it.
@@ -157,15 +180,16 @@ impl Object {
         if !come.held.stamp.gone && (self.is_full() || is_new && !come.push && self.declines()) {
             return (Verdict::Full, None);
         }
+        // Its pieces were dropped, or are not what they should be: whoever sends it sends it once more, or to somebody else.
+        let Some(body) = come.body else { return (Verdict::Full, None) };
         let mut held = come.held;
         let has = held.has.clone();
         if !held.add_homes(self.me, before.into_iter().chain([self.me])) {
             held.has = has;
         }
         held.has.insert(self.me);
-        // What came in a frame shares its memory with others.
-        let body = if come.from == self.me { come.body } else { Bytes::copy_from_slice(&come.body) };
-        self.table.insert(key.clone(), Entry { held, body, ticket: Ticket(0) });
+        self.mending.forget(key);
+        self.table.insert(key.clone(), Entry { held, body, set: come.set, ticket: Ticket(0) });
         let ticket = self.append(call, key, true, true);
         if let Some((_, of)) = self.table.held_mut(key) {
             *of = ticket;
@@ -175,7 +199,7 @@ impl Object {
     }
 
     /// What somebody says of a write that is here. A ticket if this node's disk has to have something of it.
-    fn merge(&mut self, call: &mut Call, key: &Key, other: &Held) -> Option<Ticket> {
+    pub(crate) fn merge(&mut self, call: &mut Call, key: &Key, other: &Held) -> Option<Ticket> {
         let (held, _) = self.table.held_mut(key)?;
         let merged = held.merge(self.me, other);
         let ticket = match merged {

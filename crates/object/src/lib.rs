@@ -8,10 +8,12 @@
 //!   clocks say.
 //! - A write that not all its homes have is *open* at those that have it. They push it until all have it.
 //! - An object with fewer homes than `copies` is *thin*: the first of its holders gives it another home.
+//! - One that is larger than a frame goes in pieces (`ship` sends them, `stage` is where they wait): it is there when the put that names
+//!   them is on the disk behind them, and before that there is nothing.
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
-//! Files: `op` the words; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
-//! does with it, `log` its disk, `push` what is open or thin, `give_up` copies that are too many; `dump` a namespace as a file and back;
+//! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
+//! does with it, `log` its disk, `push` what is open or thin, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
 //!
@@ -19,17 +21,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod asker;
+mod body;
 mod choose;
 mod dump;
 mod give_up;
 mod holder;
 pub mod limits;
 mod log;
+mod mend;
 mod op;
 mod peers;
 mod push;
 mod read;
+mod ship;
 mod spec;
+mod stage;
 mod stamp;
 mod table;
 mod wire;
@@ -46,6 +52,7 @@ use class::{Birth, Class, Declared, Figure, Number, Numbers};
 use flow::stage::Shown;
 use prost::Message;
 
+pub use body::{Body, Cutter};
 pub use op::{Action, List, Listed, Op, Owners, Reply};
 pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
@@ -53,8 +60,11 @@ pub use stamp::{Id, Key, NotAnId, Stamp};
 use asker::Ops;
 use give_up::Giving;
 use log::Log;
+use mend::Mending;
 use peers::Peers;
 use push::Open;
+use ship::Ships;
+use stage::Stages;
 use table::Table;
 use wire::{Head, What};
 
@@ -63,6 +73,9 @@ pub type Output = class::Output<Outcome<Reply>>;
 
 /// The level from which namespaces of this class may be declared (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+
+/// The level from which objects may be in pieces.
+pub const PIECES_LEVEL: u32 = 7;
 
 /// What whoever starts a node tells its part of the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +104,9 @@ pub struct Object {
     table: Table,
     open: Open,
     giving: Giving,
+    mending: Mending,
+    stages: Stages,
+    ships: Ships,
     /// The level of programs that the cluster has agreed on.
     level: u32,
     log: Log,
@@ -114,6 +130,7 @@ struct Figures {
     pushes: u64,
     damaged: u64,
     given_up: u64,
+    mended: u64,
 }
 
 /// One call of the machine: its time, and what it wants.
@@ -133,11 +150,15 @@ impl Class for Object {
         Figure::gauge("object.bytes_max", "Memory that objects may take at this node."),
         Figure::counter(
             "object.damaged",
-            "Objects that another node sent with a wrong checksum; another copy was read.",
+            "Copies of objects that were found with a wrong checksum, here or as another node sent them; another copy was read.",
         ),
         Figure::counter("object.deletes", "Deletions that this node's doors asked for."),
         Figure::counter("object.gets", "Objects that this node's doors asked for."),
         Figure::counter("object.given_up", "Copies that this node dropped, as enough others have the object."),
+        Figure::counter(
+            "object.mended",
+            "Copies at this node with a wrong checksum whose place another node's copy took.",
+        ),
         Figure::gauge("object.objects", "Objects at this node."),
         Figure::gauge("object.open", "Writes at this node that not all nodes have which should have them."),
         Figure::gauge("object.pending", "Writes that wait for this node's disk."),
@@ -202,6 +223,7 @@ impl Class for Object {
         }
         loop {
             self.wake_ops(call);
+            self.wake_ships(call);
             let Some((head, body)) = self.own.pop_front() else { break };
             self.hear(call, self.me, head, body);
         }
@@ -211,7 +233,7 @@ impl Class for Object {
         if self.distrust.is_some() {
             return Some(Time::ZERO);
         }
-        self.ops.wake_at()
+        [self.ops.wake_at(), self.ships.wake_at()].into_iter().flatten().min()
     }
 
     fn counted_on(&self) -> Option<String> {
@@ -223,16 +245,18 @@ impl Class for Object {
     }
 
     fn figures(&self) -> Vec<u64> {
-        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up } = self.figures;
+        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended } =
+            self.figures;
         let objects = self.table.len() as u64 - self.table.tombstones;
         let (open, thin) = self.open.counts();
         vec![
-            self.table.bytes,
+            self.table.bytes + self.stages.bytes(),
             self.settings.bytes_max,
             damaged,
             deletes,
             gets,
             given_up,
+            mended,
             objects,
             open,
             self.log.pending(),
@@ -283,6 +307,9 @@ impl Object {
             table: Table::default(),
             open: Open::default(),
             giving: Giving::default(),
+            mending: Mending::default(),
+            stages: Stages::default(),
+            ships: Ships::default(),
             level: 1,
             log: Log::default(),
             ops: Ops::new(rng.u64()),
@@ -310,6 +337,7 @@ impl Object {
             self.table.remove(&key);
             self.open.forget(&key);
             self.giving.forget(&key);
+            self.mending.forget(&key);
             self.log.has_removed = true;
         }
     }
@@ -320,7 +348,7 @@ impl Object {
         }
         if self.peers.birth(call.now, peer, boot) {
             // What was asked of its former life is not answered any more.
-            self.lose(call, peer);
+            self.lose_all(call, peer);
         }
         self.recheck_all(call);
         self.push_to(call, peer);
@@ -329,12 +357,18 @@ impl Object {
 
     fn death(&mut self, call: &mut Call, peer: NodeId) {
         if self.peers.death(call.now, peer) {
-            self.lose(call, peer);
+            self.lose_all(call, peer);
             if self.peers.leaves(self.me) {
                 // What it has counts no more.
                 self.recheck_all(call);
             }
         }
+    }
+
+    fn lose_all(&mut self, call: &mut Call, peer: NodeId) {
+        self.stages.lose(peer);
+        self.ships.lose(peer);
+        self.lose(call, peer);
     }
 
     fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
@@ -351,7 +385,10 @@ impl Object {
         let id = head.id;
         let understood = match head.what {
             Some(What::Look(key)) => key.key().map(|key| self.looked(call, from, id, &key)),
-            Some(What::Get(key)) => key.key().map(|key| self.got(call, from, id, &key)),
+            Some(What::Get(key)) => {
+                let at = key.at;
+                key.key().map(|key| self.got(call, from, id, &key, at))
+            }
             Some(What::List(list)) => self.listed(call, from, id, list),
             Some(What::Put(put)) => self.put_here(call, from, id, put, body),
             Some(What::Done(done)) => self.done(call, done),
@@ -361,6 +398,11 @@ impl Object {
             Some(What::Page(page)) => self.page(call, from, id, page),
             Some(What::Walk(list)) => self.walked(call, from, id, list),
             Some(What::Owners(page)) => self.owners(call, from, id, page),
+            Some(What::Piece(piece)) => self.piece(call, from, piece, body),
+            Some(What::Staged(staged)) => {
+                self.staged(call, from, staged);
+                Some(())
+            }
             // A newer program says more.
             None => Some(()),
         };
@@ -383,7 +425,7 @@ impl Object {
     /// It takes no more objects. Deletions it takes.
     fn is_full(&self) -> bool {
         self.log.is_full
-            || self.table.bytes >= self.settings.bytes_max
+            || self.table.bytes + self.stages.bytes() >= self.settings.bytes_max
             || self.table.len() >= limits::ENTRIES_MAX
             || self.log.unforced_bytes() >= limits::UNFORCED_BYTES_MAX
     }

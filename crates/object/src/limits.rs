@@ -5,8 +5,26 @@ use base::limits::FRAME_BYTES_MAX;
 
 /// Longest name of an owner, bytes.
 pub const OWNER_BYTES_MAX: usize = 255;
-/// Largest object, bytes. Larger ones are to go in pieces, which are not there yet.
-pub const OBJECT_BYTES_MAX: usize = 1 << 20;
+/// What travels in one frame and lies in one record of the log. A larger object goes in such pieces.
+pub const PIECE_BYTES: usize = 1 << 20;
+/// Pieces of one object.
+pub const PIECES_MAX: usize = 64;
+/// Largest object, bytes: a message with what people attach to it, twice over. It lies in the memory of its nodes.
+pub const OBJECT_BYTES_MAX: usize = PIECES_MAX * PIECE_BYTES;
+/// Pieces that are sent to a node before its disk has the first of them: a round trip and a force, and a quarter of what may wait for a
+/// peer (`host/src/limits.rs`), so that what else goes there has room.
+pub const PIECES_AHEAD: usize = 4;
+/// Pieces that nothing is heard of in this time are sent again.
+pub const SHIP_AGAIN: Span = Span::millis(500);
+/// A node whose disk takes no piece in this time is replaced: longer than a small object has, as a piece waits behind others of its kind.
+pub const SHIP_SILENT: Span = Span::millis(3000);
+/// Objects in pieces that wait to be pushed to one node.
+pub const PUSHES_WAITING_MAX: usize = 4;
+/// Pieces that no put has named yet: memory of a node that they may take, bytes, and how many objects of one sender there may be.
+pub const STAGED_BYTES_MAX: u64 = 256 << 20;
+pub const STAGES_MAX: usize = 4;
+/// Pieces that nothing follows upon for so long are dropped: whoever sent them has given up.
+pub const STAGED_FOR: Span = Span::secs(30);
 /// Copies of an object, unless the declaration says otherwise.
 pub const COPIES: u32 = 2;
 /// Copies that may be declared: each costs a force on another disk.
@@ -27,9 +45,9 @@ pub const ENTRY_BYTES: u64 = 256;
 /// Writes that wait for the disk of a node. More is refused: a disk that is so far behind has had its share.
 pub const UNFORCED_BYTES_MAX: u64 = 64 << 20;
 
-/// Operations of this node's doors that are under way, and the bytes of their bodies.
+/// Operations of this node's doors that are under way, and the bytes of their bodies: ten large messages.
 pub const OPS_MAX: usize = 4096;
-pub const OPS_BYTES_MAX: usize = 64 << 20;
+pub const OPS_BYTES_MAX: usize = 256 << 20;
 /// Where an object may be is asked of all; a put goes on with what it has heard after this. A hint that is missing costs affinity alone.
 pub const LOOK_FOR: Span = Span::millis(30);
 /// A node that has not answered a question of a deletion or of a list in this time is passed over.
@@ -48,6 +66,8 @@ pub const PUSH_BYTES: usize = 4 << 20;
 pub const PUSH_ENTRIES: usize = 256;
 /// Copies that are given up in one go, four times a second, and questions before that which are under way.
 pub const GIVE_UP_ENTRIES: usize = 256;
+/// Bad copies whose homes are told in one go, four times a second: each has them push an object.
+pub const MEND_ENTRIES: usize = 64;
 /// Who does not say in this time whether it has what is to be dropped is asked again.
 pub const GIVE_UP_FOR: Span = Span::secs(5);
 /// Copies of a node that has been away for so long are made elsewhere. Longer than a reboot: it may be gigabytes.
@@ -62,7 +82,9 @@ pub const TOMBSTONE_MS_NEWEST: u64 = 3_600_000;
 /// A checkpoint replaces the log when so much was appended since the last one, and at least as much as what lives.
 pub const SAVE_BYTES_MIN: u64 = 32 << 20;
 
-const _: () = assert!(OBJECT_BYTES_MAX + (64 << 10) < FRAME_BYTES_MAX, "an object travels in one frame");
+const _: () = assert!(PIECE_BYTES + (64 << 10) < FRAME_BYTES_MAX, "a piece travels in one frame");
+const _: () = assert!(SHIP_AGAIN.as_micros() * 4 < SHIP_SILENT.as_micros(), "it is sent again before it is given up");
+const _: () = assert!(OBJECT_BYTES_MAX as u64 * 2 < STAGED_BYTES_MAX, "several objects may be on their way");
 const _: () = assert!(SPREAD >= COPIES, "an owner's nodes have room for all copies");
 const _: () = assert!(SILENT_FOR.as_micros() < PUSH_AFTER.as_micros(), "whoever asks is first to see to it");
 

@@ -2,21 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use base::{NodeId, Parts, Ticket};
+use base::{NodeId, Parts, Record, Ticket};
 use bytes::Bytes;
 
+use crate::body::Piece;
 use crate::limits::{SAVE_BYTES_MIN, TOMBSTONE_MS_NEWEST, TOMBSTONE_MS_ONCE};
 use crate::table::{Entry, Held};
-use crate::wire::{Logged, Verdict};
-use crate::{Call, GROUP, Key, Object, Output};
+use crate::wire::{Logged, LoggedPiece, Verdict};
+use crate::{Body, Call, GROUP, Key, Object, Output};
 
-/// Somebody who waits until a write is on the disk.
+/// Somebody who waits until something is on the disk.
 pub(crate) struct Waiter {
     pub to: NodeId,
     /// Of the question.
     pub id: u64,
-    pub key: Key,
-    pub verdict: Verdict,
+    pub waits: Waits,
+}
+
+pub(crate) enum Waits {
+    Took {
+        key: Key,
+        verdict: Verdict,
+    },
+    /// A piece of what is on this stage, which ends there.
+    Staged {
+        stage: u64,
+        upto: usize,
+    },
 }
 
 #[derive(Default)]
@@ -71,19 +83,25 @@ impl Log {
 impl Object {
     /// Appends an entry as it is now, with its bytes or without. The ticket of a forced one says when it is safe.
     pub(crate) fn append(&mut self, call: &mut Call, key: &Key, with_body: bool, force: bool) -> Ticket {
-        let Entry { held, body, .. } = self.table.get(key).expect("what is appended is there");
-        let body = (with_body && !held.stamp.gone).then(|| body.clone());
-        let logged = Logged { key: key.clone(), held: held.clone(), body, dropped: false };
-        self.append_record(call, &logged, force)
+        let entry = self.table.get(key).expect("what is appended is there");
+        let logged = if with_body { logged(key, entry) } else { Logged::without_body(key, &entry.held) };
+        self.append_record(call, logged.record(), force)
     }
 
     /// Keeps that there is nothing here any more. If that is lost, it is given up once more.
     pub(crate) fn append_drop(&mut self, call: &mut Call, key: &Key, held: Held) {
-        self.append_record(call, &Logged { key: key.clone(), held, body: None, dropped: true }, false);
+        let logged = Logged { dropped: true, ..Logged::without_body(key, &held) };
+        self.append_record(call, logged.record(), false);
     }
 
-    fn append_record(&mut self, call: &mut Call, logged: &Logged, force: bool) -> Ticket {
-        let record = logged.record();
+    /// Keeps a piece. Until an entry behind it names its set, it is of nothing.
+    pub(crate) fn append_piece(&mut self, call: &mut Call, set: u64, from: usize, piece: &Piece, waiter: Waiter) {
+        let record = LoggedPiece { set, from, piece: piece.clone() }.record();
+        let ticket = self.append_record(call, record, true);
+        self.log.wait(ticket, waiter);
+    }
+
+    fn append_record(&mut self, call: &mut Call, record: Record, force: bool) -> Ticket {
         let (ticket, bytes) = (self.log.next(), record.len());
         self.log.appended_bytes += bytes as u64;
         if force {
@@ -101,8 +119,16 @@ impl Object {
             let (bytes, waiters) = first.remove();
             self.log.unforced_bytes -= bytes as u64;
             for waiter in waiters {
-                self.answer_took(call, waiter);
+                self.is_safe(call, waiter);
             }
+        }
+    }
+
+    fn is_safe(&mut self, call: &mut Call, waiter: Waiter) {
+        let Waiter { to, id, waits } = waiter;
+        match waits {
+            Waits::Took { key, verdict } => self.answer_took(call, to, id, key, verdict),
+            Waits::Staged { stage, upto } => self.is_staged(call, to, stage, upto),
         }
     }
 
@@ -115,15 +141,21 @@ impl Object {
         }
         self.log.has_removed = false;
         self.forget_tombstones(call.wall_ms);
-        let entry = |(key, Entry { held, body, .. }): (&Key, &Entry)| {
-            let body = (!held.stamp.gone).then(|| body.clone());
-            Logged { key: key.clone(), held: held.clone(), body, dropped: false }
+        // What is on a stage may be named by a put that comes later.
+        let staged = self.stages.iter().map(|stage| (stage.set, stage.pieces.clone(), None));
+        let entry = |(key, entry): (&Key, &Entry)| {
+            let pieces = if entry.set > 0 { entry.body.pieces().to_vec() } else { Vec::new() };
+            (entry.set, pieces, Some(logged(key, entry)))
         };
-        let all: Vec<Logged> = self.table.iter().map(entry).collect();
+        let all: Vec<(u64, Vec<Piece>, Option<Logged>)> = staged.chain(self.table.iter().map(entry)).collect();
         let ticket = self.log.next();
         self.log.appended_bytes = 0;
         self.log.saving = Some(ticket);
-        let parts = Parts(Box::new(all.into_iter().map(|logged| Bytes::from(logged.record()))));
+        let records = all.into_iter().flat_map(|(set, pieces, logged)| {
+            let head = logged.into_iter().map(|logged| Bytes::from(logged.record()));
+            pieces_of(set, pieces).map(|piece| Bytes::from(piece.record())).chain(head)
+        });
+        let parts = Parts(Box::new(records));
         call.out.push(Output::Save { group: GROUP, parts, ticket });
     }
 
@@ -142,8 +174,18 @@ impl Object {
 
     /// What the disk has kept: records in order, each later one instead of what it is about.
     pub(crate) fn restore(&mut self, records: Vec<Bytes>) {
+        let mut sets: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
         for record in records {
-            let Some(Logged { key, held, body, dropped }) = Logged::read(record) else {
+            if let Some(LoggedPiece { set, from, piece }) = LoggedPiece::read(&record) {
+                let pieces = sets.entry(set).or_default();
+                if from == 0 {
+                    pieces.clear();
+                }
+                // What lies in memory for long must not keep all that was read.
+                pieces.push(Piece { bytes: Bytes::copy_from_slice(&piece.bytes), ..piece });
+                continue;
+            }
+            let Some(Logged { key, held, body, set, dropped }) = Logged::read(record) else {
                 self.distrust = Some("the log has an object that this program cannot read".into());
                 return;
             };
@@ -151,17 +193,54 @@ impl Object {
                 self.table.remove(&key);
                 continue;
             }
-            let body = match (body, held.stamp.gone) {
-                // What lies in memory for long must not keep all that was read.
-                (Some(body), false) => Bytes::copy_from_slice(&body),
-                (_, true) => Bytes::new(),
+            let (body, set) = match (body, set, held.stamp.gone) {
+                (.., true) => (Body::default(), 0),
+                (Some(body), _, false) if body.is_empty() => (Body::default(), 0),
+                (Some(body), _, false) => {
+                    (Body::of(vec![Piece { bytes: Bytes::copy_from_slice(&body), sum: held.stamp.sum }]), 0)
+                }
+                (None, 1.., false) => {
+                    let body = Body::of(sets.remove(&set).unwrap_or_default());
+                    if body.len() != held.stamp.size as usize {
+                        self.distrust = Some("the log lacks pieces of an object that it has".into());
+                        return;
+                    }
+                    (body, set)
+                }
                 // Only its homes changed.
-                (None, false) => match self.table.get(&key).filter(|entry| entry.held.stamp.is_same(&held.stamp)) {
-                    Some(entry) => entry.body.clone(),
+                (None, 0, false) => match self.table.get(&key).filter(|entry| entry.held.stamp.is_same(&held.stamp)) {
+                    Some(entry) => (entry.body.clone(), entry.set),
                     None => continue,
                 },
             };
-            self.table.insert(key, Entry { held, body, ticket: Ticket(0) });
+            self.table.insert(key, Entry { held, body, set, ticket: Ticket(0) });
         }
+        let is_bad = |(_, entry): &(&Key, &Entry)| !entry.held.stamp.gone && !entry.body.is_right(entry.held.stamp.sum);
+        let bad: Vec<Key> = self.table.iter().filter(is_bad).map(|(key, _)| key.clone()).collect();
+        bad.iter().for_each(|key| self.was_kept_badly(key));
+        // Pieces of what was never put: the next checkpoint is without them.
+        self.log.has_removed |= !sets.is_empty();
     }
+}
+
+impl Logged {
+    fn without_body(key: &Key, held: &Held) -> Self {
+        Self { key: key.clone(), held: held.clone(), body: None, set: 0, dropped: false }
+    }
+}
+
+/// An entry with its bytes, or with the name of their set.
+fn logged(key: &Key, entry: &Entry) -> Logged {
+    let has_body = !entry.held.stamp.gone && entry.set == 0;
+    let body = has_body.then(|| entry.body.whole());
+    Logged { body, set: entry.set, ..Logged::without_body(key, &entry.held) }
+}
+
+fn pieces_of(set: u64, pieces: Vec<Piece>) -> impl Iterator<Item = LoggedPiece> {
+    let mut from = 0;
+    pieces.into_iter().map(move |piece| {
+        let begins = from;
+        from += piece.bytes.len();
+        LoggedPiece { set, from: begins, piece }
+    })
 }

@@ -6,7 +6,7 @@ use base::{NodeId, Priority};
 use bytes::Bytes;
 use class::Version;
 
-use crate::Id;
+use crate::{Body, Id};
 
 /// An operation on one object of an owner, or on all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,9 +21,10 @@ pub struct Op {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Answered with `Stored`, `Conflict` or `Gone`.
-    Put { id: Id, body: Bytes },
-    /// Answered with `Object`, `Gone` or `Absent`.
-    Get { id: Id },
+    Put { id: Id, body: Body },
+    /// Answered with `Object`, `Gone` or `Absent`. From this byte on, as much as one piece has; the next one is asked for then, of
+    /// whoever lives. Behind the last byte: what is known of it without bytes.
+    Get { id: Id, at: u32 },
     /// Answered with `Deleted` or `Absent`.
     Delete { id: Id },
     /// Objects in order of their ids, behind one; at most so many.
@@ -41,6 +42,10 @@ pub enum Reply {
     },
     Object {
         version: Version,
+        /// Of all of it: bytes, and CRC-32C. Whoever reads several pieces compares these, and checks the whole.
+        size: u32,
+        sum: u32,
+        /// From the byte on that was asked for.
         body: Bytes,
     },
     /// So many nodes have the deletion on their disks.

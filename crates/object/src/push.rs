@@ -8,6 +8,7 @@ use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
 use crate::limits::{COPIES, HOMES_MAX, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
+use crate::ship::Cause;
 use crate::table::Entry;
 use crate::wire::{PutMessage, Took, What};
 use crate::{Call, Key, Object};
@@ -106,6 +107,7 @@ impl Object {
     pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
         let Some(entry) = self.table.get(key) else {
             self.giving.forget(key);
+            self.mending.forget(key);
             return self.open.forget(key);
         };
         let counts = |home: &&NodeId| {
@@ -165,7 +167,9 @@ impl Object {
         self.push_due(call);
         self.complete_thin(call);
         self.give_up(call);
+        self.mend(call);
         self.checkpoint(call);
+        self.stages.drop_old(call.now);
     }
 
     fn push_due(&mut self, call: &mut Call) {
@@ -184,14 +188,23 @@ impl Object {
             self.open.set(&key, again);
             count += 1;
             // One whose own disk does not have it yet has nothing to push.
-            if !self.log.is_safe(self.table.get(&key).map_or_else(Default::default, |entry| entry.ticket)) {
+            let ticket = self.table.get(&key).map_or_else(Default::default, |entry| entry.ticket);
+            if !self.log.is_safe(ticket) || self.mending.is_bad(&key) {
                 continue;
             }
             for to in ready {
+                if body.is_in_pieces() {
+                    if self.ships.may_push(to, &key) {
+                        bytes += body.len();
+                        self.figures.pushes += 1;
+                        self.ship(call, to, body.clone(), Cause::Push(key.clone()), Priority::LOWEST);
+                    }
+                    continue;
+                }
                 bytes += body.len();
                 self.figures.pushes += 1;
-                let put = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: true };
-                self.send(call, to, 0, Priority::LOWEST, What::Put(put), body.clone());
+                let put = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: true, stage: 0 };
+                self.send(call, to, 0, Priority::LOWEST, What::Put(put), body.whole());
             }
         }
     }
@@ -206,7 +219,7 @@ impl Object {
         let Some(entry) = self.table.get(&key).filter(is_told) else { return Some(()) };
         // All have it: the others that do need not push it.
         let (held, homes) = ((&entry.held).into(), entry.held.homes.clone());
-        let done = PutMessage { key: Some((&key).into()), held: Some(held), push: false };
+        let done = PutMessage { key: Some((&key).into()), held: Some(held), push: false, stage: 0 };
         let to: Vec<NodeId> = homes.into_iter().filter(|to| self.peers.is_live(*to)).collect();
         for to in to {
             self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::limits::READ_FOR;
-use crate::wire::{Here, What};
+use crate::wire::{Here, KeyMessage, What};
 use crate::{Call, Id, List, Listed, Object, Owners, Reply, Stamp};
 
 #[derive(Default)]
@@ -30,6 +30,11 @@ impl Object {
         let best = op.best()?.stamp;
         if best.gone {
             return Some(Outcome::Done(Reply::Gone));
+        }
+        let Goal::Get { at } = op.goal else { return None };
+        if at >= best.size && at > 0 {
+            let Stamp { version, size, sum, .. } = best;
+            return Some(Outcome::Done(Reply::Object { version, size, sum, body: Bytes::new() }));
         }
         let is_waiting = op.is_waiting();
         let Step::Read(read) = &op.step else { return None };
@@ -55,12 +60,12 @@ impl Object {
         read.asked = Some((node, call.now));
         read.tried.insert(node);
         op.wake = call.now + READ_FOR;
-        self.send(call, node, id, op.priority, What::Get((&op.key).into()), Bytes::new());
+        self.send(call, node, id, op.priority, What::Get(KeyMessage { at, ..(&op.key).into() }), Bytes::new());
         None
     }
 
     pub(crate) fn body(&mut self, call: &mut Call, from: NodeId, id: u64, got: Here, body: Bytes) -> Option<()> {
-        let held = match got.held {
+        let held = match got.held.clone() {
             Some(held) => Some(held.held()?),
             None => None,
         };
@@ -75,11 +80,18 @@ impl Object {
             if stamp.gone {
                 return Some(Outcome::Done(Reply::Gone));
             }
-            if body.len() != stamp.size as usize || !Checksum(stamp.sum).matches(&body) {
+            let Goal::Get { at } = op.goal else { return None };
+            let is_whole = body.len() == stamp.size as usize;
+            let (at, from, sum) = (at as usize, got.from as usize, if is_whole { stamp.sum } else { got.sum });
+            // Shorter than it says, and where nobody asked for it: what a holder has that does not know of pieces.
+            let has_it = is_whole || (from..from + body.len()).contains(&at);
+            if !has_it || !Checksum(sum).matches(&body) {
                 object.figures.damaged += 1;
                 return None;
             }
-            Some(Outcome::Done(Reply::Object { version: stamp.version, body }))
+            let Stamp { version, size, sum, .. } = stamp;
+            let body = body.slice(at.saturating_sub(if is_whole { 0 } else { from }).min(body.len())..);
+            Some(Outcome::Done(Reply::Object { version, size, sum, body }))
         });
         Some(())
     }

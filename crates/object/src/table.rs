@@ -9,7 +9,7 @@ use base::{NodeId, Ticket};
 use bytes::Bytes;
 
 use crate::limits::{ENTRY_BYTES, HOMES_MAX};
-use crate::{Id, Key, Stamp};
+use crate::{Body, Id, Key, Stamp};
 
 /// A write, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +111,9 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub held: Held,
-    pub body: Bytes,
+    pub body: Body,
+    /// What its pieces are called in the log; 0: it is in none.
+    pub set: u64,
     /// It is safe when the node's log is safe up to here.
     pub ticket: Ticket,
 }
@@ -255,7 +257,7 @@ mod tests {
         let entry = |gone| {
             let mut held = held(&[1], &[1]);
             held.stamp.gone = gone;
-            Entry { held, body: Bytes::from_static(b"x"), ticket: Ticket(0) }
+            Entry { held, body: Bytes::from_static(b"x").into(), set: 0, ticket: Ticket(0) }
         };
         for n in [3, 1, 2] {
             table.insert(key(n, &owner), entry(false));

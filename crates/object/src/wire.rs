@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use base::{NodeId, Record};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use class::Version;
 use prost::{Message, Oneof};
 
+use crate::body::Piece;
 use crate::limits::{HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX};
 use crate::table::Held;
 use crate::{Id, Key, Stamp};
@@ -24,7 +25,7 @@ pub(crate) struct Head {
     /// The sender takes no more objects.
     #[prost(bool, tag = "3")]
     pub full: bool,
-    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     pub what: Option<What>,
 }
 
@@ -58,6 +59,11 @@ pub(crate) enum What {
     Walk(ListMessage),
     #[prost(message, tag = "14")]
     Owners(OwnersPage),
+    /// From level 7 on: a piece of what is to be put, with its bytes. Answer: `Staged`.
+    #[prost(message, tag = "15")]
+    Piece(PieceMessage),
+    #[prost(message, tag = "16")]
+    Staged(StagedMessage),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -68,6 +74,40 @@ pub(crate) struct KeyMessage {
     pub owner: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     pub id: Bytes,
+    /// Of a `Get`: the piece in which this byte is.
+    #[prost(uint32, tag = "4")]
+    pub at: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct PieceMessage {
+    /// Chosen by the sender for this object on its way to this node, never 0.
+    #[prost(fixed64, tag = "1")]
+    pub stage: u64,
+    /// Where it begins.
+    #[prost(uint32, tag = "2")]
+    pub from: u32,
+    /// CRC-32C of its bytes.
+    #[prost(fixed32, tag = "3")]
+    pub sum: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct StagedMessage {
+    #[prost(fixed64, tag = "1")]
+    pub stage: u64,
+    /// So many bytes are on the disk.
+    #[prost(uint32, tag = "2")]
+    pub upto: u32,
+    /// What is to come next.
+    #[prost(uint32, tag = "3")]
+    pub next: u32,
+    /// What came last is not what was to come.
+    #[prost(bool, tag = "4")]
+    pub gap: bool,
+    /// There is no room for it.
+    #[prost(bool, tag = "5")]
+    pub full: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -107,6 +147,11 @@ pub(crate) struct Here {
     /// It is on the sender's disk, all of it.
     #[prost(bool, tag = "3")]
     pub safe: bool,
+    /// From level 7 on, with bytes that are a piece of the object: where it begins, and its CRC-32C.
+    #[prost(uint32, tag = "4")]
+    pub from: u32,
+    #[prost(fixed32, tag = "5")]
+    pub sum: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -118,6 +163,9 @@ pub(crate) struct PutMessage {
     /// From a holder and not from who was asked for it first: it was taken by somebody, and stands.
     #[prost(bool, tag = "3")]
     pub push: bool,
+    /// From level 7 on: its bytes came in pieces on this stage. 0: they are in this frame.
+    #[prost(fixed64, tag = "4")]
+    pub stage: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -200,7 +248,7 @@ impl Verdict {
 
 impl From<&Key> for KeyMessage {
     fn from(key: &Key) -> Self {
-        Self { ns: key.ns, owner: key.owner.clone(), id: Bytes::copy_from_slice(&key.id.0) }
+        Self { ns: key.ns, owner: key.owner.clone(), id: Bytes::copy_from_slice(&key.id.0), at: 0 }
     }
 }
 
@@ -247,13 +295,57 @@ impl HeldMessage {
 
 /// First byte of a record in the log: the form of what follows.
 const FORM: u8 = 1;
+/// Of a piece, from level 7 on.
+const FORM_PIECE: u8 = 2;
+const PIECE_HEAD: usize = 1 + 8 + 4 + 4;
+
+/// A piece in the log. It is of the entry behind it that names its set, and of nothing if there is none.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct LoggedPiece {
+    pub set: u64,
+    pub from: usize,
+    pub piece: Piece,
+}
+
+impl LoggedPiece {
+    /// ```text
+    /// u8  form: 2
+    /// u64 set
+    /// u32 where it begins in the object
+    /// u32 CRC-32C of its bytes
+    ///     bytes
+    /// ```
+    pub fn record(&self) -> Record {
+        let mut head = BytesMut::with_capacity(PIECE_HEAD);
+        head.put_u8(FORM_PIECE);
+        head.put_u64(self.set);
+        head.put_u32(self.from as u32);
+        head.put_u32(self.piece.sum);
+        let mut record = Record::from(head.freeze());
+        record.push(self.piece.bytes.clone());
+        record
+    }
+
+    /// None: it is none.
+    pub fn read(record: &Bytes) -> Option<Self> {
+        if record.first() != Some(&FORM_PIECE) || record.len() <= PIECE_HEAD {
+            return None;
+        }
+        let mut head = record.slice(1..PIECE_HEAD);
+        let (set, from, sum) = (head.get_u64(), head.get_u32() as usize, head.get_u32());
+        Some(Self { set, from, piece: Piece { bytes: record.slice(PIECE_HEAD..), sum } })
+    }
+}
 
 /// One record of the log: an entry with its bytes, or without them if only its homes changed.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Logged {
     pub key: Key,
     pub held: Held,
+    /// Of one that is in no pieces.
     pub body: Option<Bytes>,
+    /// Its bytes are the pieces of this set, which stand before it. 0: there is none.
+    pub set: u64,
     /// This node has given its copy up: there is nothing here any more.
     pub dropped: bool,
 }
@@ -269,6 +361,9 @@ struct LoggedMessage {
     /// From level 6 on.
     #[prost(bool, tag = "4")]
     dropped: bool,
+    /// From level 7 on.
+    #[prost(fixed64, tag = "5")]
+    set: u64,
 }
 
 impl Logged {
@@ -283,6 +378,7 @@ impl Logged {
             held: Some((&self.held).into()),
             has_body: self.body.is_some(),
             dropped: self.dropped,
+            set: self.set,
         };
         let mut bytes = BytesMut::with_capacity(5 + head.encoded_len());
         bytes.put_u8(FORM);
@@ -306,7 +402,9 @@ impl Logged {
         let head = LoggedMessage::decode(rest.split_to(length)).ok()?;
         let (key, held) = (head.key?.key()?, head.held?.held()?);
         let fits = rest.len() == if head.has_body { held.stamp.size as usize } else { 0 };
-        fits.then_some(Self { key, held, body: head.has_body.then_some(rest), dropped: head.dropped })
+        let fits = fits && (head.set == 0 || !head.has_body);
+        let body = head.has_body.then_some(rest);
+        fits.then_some(Self { key, held, body, set: head.set, dropped: head.dropped })
     }
 }
 
@@ -319,7 +417,7 @@ mod tests {
         let stamp = Stamp { version, once: true, gone: false, sum: 0x0102_0304, size: 5 };
         let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into(), turns: [].into() };
         let key = Key { ns: 7, owner: Bytes::from_static(b"ann"), id: Id([9; 16]) };
-        Logged { key, held, body: body.map(Bytes::from_static), dropped: false }
+        Logged { key, held, body: body.map(Bytes::from_static), set: 0, dropped: false }
     }
 
     /// Written by this program, and to be read by every later one.
@@ -334,9 +432,21 @@ mod tests {
         );
         let mut given_up = Logged { dropped: true, ..logged(None) };
         given_up.held.turns = [(NodeId(1), 1), (NodeId(3), 2)].into();
-        for logged in [logged(Some(b"hello")), logged(None), given_up] {
+        let in_pieces = Logged { set: 0x0102_0304_0506_0708, ..logged(None) };
+        for logged in [logged(Some(b"hello")), logged(None), given_up, in_pieces] {
             assert_eq!(Logged::read(logged.record().into()), Some(logged));
         }
+    }
+
+    #[test]
+    fn a_piece_has_these_bytes_in_the_log() {
+        let piece = Piece { bytes: Bytes::from_static(b"hello"), sum: 0x0a0b_0c0d };
+        let logged = LoggedPiece { set: 0x0102_0304_0506_0708, from: 0x0010_0000, piece };
+        let record = Bytes::from(logged.record());
+        assert_eq!(&record[..], b"\x02\x01\x02\x03\x04\x05\x06\x07\x08\x00\x10\x00\x00\x0a\x0b\x0c\x0dhello");
+        assert_eq!(LoggedPiece::read(&record), Some(logged));
+        assert_eq!(Logged::read(record.clone()), None, "an older program does not take it for something else");
+        assert_eq!(LoggedPiece::read(&record.slice(..PIECE_HEAD)), None);
     }
 
     #[test]

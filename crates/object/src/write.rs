@@ -9,13 +9,14 @@ use bytes::Bytes;
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::choose::{Candidate, choose};
 use crate::limits::{HOMES_MAX, SILENT_FOR};
+use crate::ship::Cause;
 use crate::table::Held;
 use crate::wire::{PutMessage, Took, Verdict, What};
-use crate::{Call, Object, Reply, Stamp, Writes};
+use crate::{Body, Call, Object, Reply, Stamp, Writes};
 
 pub(crate) struct Write {
     stamp: Stamp,
-    body: Bytes,
+    body: Body,
     /// All that may have it, or an older write of the object.
     homes: BTreeSet<NodeId>,
     /// Of this write, if it was there: homes that have given their copies up are not asked once more.
@@ -26,6 +27,12 @@ pub(crate) struct Write {
 }
 
 enum Asked {
+    /// Its pieces are on their way: there is nothing to have yet.
+    Shipping,
+    /// They are there, on this stage.
+    There {
+        stage: u64,
+    },
     Waiting {
         since: Time,
     },
@@ -39,16 +46,25 @@ enum Asked {
     Refused,
 }
 
+/// What came of sending pieces to a node.
+pub(crate) enum Shipped {
+    There { stage: u64 },
+    Refused,
+}
+
 impl Write {
     pub fn lose(&mut self, peer: NodeId) {
-        if let Some(asked @ Asked::Waiting { .. }) = self.asked.get_mut(&peer) {
-            *asked = Asked::Silent;
+        match self.asked.get_mut(&peer) {
+            Some(asked @ Asked::Waiting { .. }) => *asked = Asked::Silent,
+            Some(asked @ (Asked::Shipping | Asked::There { .. })) => *asked = Asked::Refused,
+            _ => (),
         }
     }
 
     /// Somebody may have it.
     pub fn has_begun(&self) -> bool {
-        self.asked.values().any(|asked| !matches!(asked, Asked::Refused))
+        let may = |asked: &Asked| !matches!(asked, Asked::Refused | Asked::Shipping | Asked::There { .. });
+        self.asked.values().any(may)
     }
 
     fn held(&self, has: BTreeSet<NodeId>) -> Held {
@@ -60,7 +76,8 @@ impl Write {
     }
 
     fn waiting(&self) -> usize {
-        self.asked.values().filter(|asked| matches!(asked, Asked::Waiting { .. })).count()
+        let waits = |asked: &&Asked| matches!(asked, Asked::Waiting { .. } | Asked::Shipping | Asked::There { .. });
+        self.asked.values().filter(waits).count()
     }
 }
 
@@ -72,9 +89,9 @@ impl Object {
         let mut homes: BTreeSet<NodeId> = op.held().flat_map(|(_, held)| held.homes.iter().copied()).collect();
         homes.extend(op.held().map(|(node, _)| node));
         let (stamp, body) = match &op.goal {
-            Goal::Put { body, sum } => {
-                let size = body.len() as u32;
-                let stamp = Stamp { version: self.clock.tick(), once, gone: false, sum: *sum, size };
+            Goal::Put { body } => {
+                let (sum, size) = (body.sum(), body.len() as u32);
+                let stamp = Stamp { version: self.clock.tick(), once, gone: false, sum, size };
                 let stamp = match best.filter(|_| once) {
                     Some(best) if best.gone => return Some(Outcome::Done(Reply::Gone)),
                     // Said once more, as the answer was lost maybe.
@@ -92,7 +109,7 @@ impl Object {
                 // Who did not say may have it. Who said that it does not may get it just now, of a put that is under way.
                 homes.extend(op.looks.keys());
                 let stamp = Stamp { version: self.clock.tick(), once, gone: true, sum: 0, size: 0 };
-                (best.filter(|best| best.gone).unwrap_or(stamp), Bytes::new())
+                (best.filter(|best| best.gone).unwrap_or(stamp), Body::default())
             }
         };
         let homes: BTreeSet<NodeId> = homes.into_iter().filter(|home| self.is_node(*home)).take(HOMES_MAX).collect();
@@ -137,15 +154,33 @@ impl Object {
         let Step::Write(write) = &mut op.step else { return None };
         write.homes.extend(&to);
         let held = write.held(BTreeSet::new());
-        let put = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
-        for node in to {
-            write.asked.insert(node, Asked::Waiting { since: call.now });
-            self.send(call, node, id, op.priority, What::Put(put.clone()), write.body.clone());
+        let put = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false, stage: 0 };
+        if write.body.is_in_pieces() {
+            // Only when a node has all of them it is asked to have the object.
+            for (node, asked) in &mut write.asked {
+                if let Asked::There { stage } = *asked {
+                    *asked = Asked::Waiting { since: call.now };
+                    let put = What::Put(PutMessage { stage, ..put.clone() });
+                    self.send(call, *node, id, op.priority, put, Bytes::new());
+                }
+            }
+            for node in to {
+                write.asked.insert(node, Asked::Shipping);
+                self.ship(call, node, write.body.clone(), Cause::Op(id), op.priority);
+            }
+        } else {
+            for node in to {
+                write.asked.insert(node, Asked::Waiting { since: call.now });
+                self.send(call, node, id, op.priority, What::Put(put.clone()), write.body.whole());
+            }
         }
         let since =
             write.asked.values().filter_map(|a| if let Asked::Waiting { since } = a { Some(*since) } else { None });
-        if let Some(first) = since.min() {
+        let since = since.min();
+        if let Some(first) = since {
             op.wake = first + SILENT_FOR;
+        }
+        if since.is_some() || write.asked.values().any(|asked| matches!(asked, Asked::Shipping)) {
             return None;
         }
         // Nobody is left who could take it.
@@ -185,7 +220,7 @@ impl Object {
         let knows_all = |asked: &Asked| matches!(asked, Asked::Kept { homes } if *homes == write.homes);
         let has = write.asked.iter().filter(|(_, asked)| knows_all(asked)).map(|(node, _)| *node).collect();
         let held = write.held(has);
-        let done = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
+        let done = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false, stage: 0 };
         if held.has.len() > 1 {
             for (node, _) in write.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Kept { .. })) {
                 self.send(call, *node, 0, op.priority, What::Done(done.clone()), Bytes::new());
@@ -214,6 +249,17 @@ impl Object {
 }
 
 impl Running {
+    /// Its pieces are at a node, or that has no room for them.
+    pub(crate) fn is_shipped(&mut self, to: NodeId, shipped: Shipped) {
+        let Step::Write(write) = &mut self.step else { return };
+        if let Some(asked @ Asked::Shipping) = write.asked.get_mut(&to) {
+            *asked = match shipped {
+                Shipped::There { stage } => Asked::There { stage },
+                Shipped::Refused => Asked::Refused,
+            };
+        }
+    }
+
     fn hear_took(&mut self, from: NodeId, verdict: Verdict, held: Option<Held>) -> Ended {
         let Step::Write(write) = &mut self.step else { return None };
         let asked = write.asked.get_mut(&from)?;

@@ -70,7 +70,7 @@ pub use linear::{
 };
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
-pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, Objects, Written};
+pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, ObjectReader, Objects, Written};
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use proxy::Tls;

@@ -6,6 +6,12 @@ use std::time::Duration;
 pub const CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
 /// A whole operation, tries on other nodes included: more than a node itself takes for the slowest (`linear`, 4 s).
 pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(6);
+/// ... and so much more for each MiB of an object that is put: what a node has for it, and its way to the node.
+pub const OBJECT_TIME_PER_MIB: Duration = Duration::from_secs(1);
+/// An object is read so much at a time, bytes: as much as a node gives with one look at who has it.
+pub const OBJECT_PIECE_BYTES: u64 = 1 << 20;
+/// Largest object that is read whole, bytes: as large as there are any.
+pub const OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Operations under way at a time; more are refused at once. A clone that has so many waits for its own cluster.
 pub const UNDER_WAY_MAX: usize = 1024;
 /// Connections that are kept open without work, to each node.

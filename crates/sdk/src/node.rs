@@ -3,14 +3,18 @@
 //! answer comes. A write has an id where its class knows ids (`linear`), and is then asked again until somebody knows what
 //! came of it; another one that may have reached a node is not, and ends as unknown.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base::{Refused, Span, Unknown};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -33,7 +37,7 @@ struct Target {
     addr: SocketAddr,
     host: HeaderValue,
     /// Not longer than [`IDLE_MAX`]; newest last.
-    idle: Mutex<Vec<(SendRequest<Full<Bytes>>, Instant)>>,
+    idle: Mutex<Vec<(SendRequest<Parts>, Instant)>>,
     /// It did not answer: others come first until then.
     away_until: Mutex<Option<Instant>>,
 }
@@ -43,13 +47,53 @@ pub(crate) struct Call {
     pub method: Method,
     pub path: String,
     pub headers: HeaderMap,
-    pub body: Bytes,
+    pub body: Parts,
     /// It changes nothing, or the same however often it is done.
     pub repeats: bool,
     /// It has an id: however often it is asked, it happens once.
     pub once: bool,
     /// Then nobody waits for it any more.
     pub until: Option<Instant>,
+    /// All tries together may take so long.
+    pub most: Duration,
+}
+
+/// The bytes of a request, in parts that are not joined. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Parts {
+    parts: VecDeque<Bytes>,
+    len: u64,
+}
+
+impl Parts {
+    pub fn of(parts: impl IntoIterator<Item = Bytes>) -> Self {
+        let parts: VecDeque<Bytes> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        Self { parts, len }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl Body for Parts {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let part = self.parts.pop_front();
+        self.len -= part.as_ref().map_or(0, |part| part.len() as u64);
+        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.len)
+    }
 }
 
 /// What is left of a request's time, milliseconds.
@@ -94,7 +138,8 @@ impl Call {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let repeats = method == Method::GET;
-        Self { method, path, headers, body: Bytes::new(), repeats, once: false, until: None }
+        let (body, most) = (Parts::default(), OPERATION_TIME_MAX);
+        Self { method, path, headers, body, repeats, once: false, until: None, most }
     }
 
     /// A write that happens once, however often and wherever it is asked.
@@ -112,7 +157,7 @@ impl Call {
     }
 
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
-        self.body = body.into();
+        self.body = Parts::of([body.into()]);
         self
     }
 }
@@ -149,7 +194,7 @@ impl Node {
         let Ok(_place) = self.0.room.try_acquire() else {
             return Err(busy("too many operations are under way in this program"));
         };
-        let end = Instant::now() + OPERATION_TIME_MAX;
+        let end = Instant::now() + call.most;
         let end = call.until.map_or(end, |until| until.min(end));
         if end <= Instant::now() {
             return Err(busy("the request's time is over"));
@@ -300,11 +345,11 @@ impl Target {
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
-    fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, Miss> {
+    fn request(&self, call: &Call) -> Result<Request<Parts>, Miss> {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(&call.path)
-            .body(Full::new(call.body.clone()))
+            .body(call.body.clone())
             .map_err(|error| Miss::NotSent(format!("{:?} is no path: {error}", call.path)))?;
         *request.headers_mut() = call.headers.clone();
         // Who asks a service names its host.
@@ -317,7 +362,7 @@ impl Target {
     }
 
     /// A connection that can be used: a kept one, or a new one.
-    async fn sender(&self, until: Instant) -> Result<SendRequest<Full<Bytes>>, Miss> {
+    async fn sender(&self, until: Instant) -> Result<SendRequest<Parts>, Miss> {
         loop {
             let Some((sender, since)) = lock(&self.idle).pop() else { return self.fresh(until).await };
             if since.elapsed() < IDLE_TIME_MAX && sender.is_ready() {
@@ -326,7 +371,7 @@ impl Target {
         }
     }
 
-    async fn fresh(&self, until: Instant) -> Result<SendRequest<Full<Bytes>>, Miss> {
+    async fn fresh(&self, until: Instant) -> Result<SendRequest<Parts>, Miss> {
         let not_sent = |why: String| Miss::NotSent(format!("cannot connect: {why}"));
         let until = until.min(Instant::now() + CONNECT_TIME_MAX);
         let stream = timeout_at(until, TcpStream::connect(self.addr)).await;
@@ -340,7 +385,7 @@ impl Target {
         Ok(sender)
     }
 
-    fn keep(&self, sender: SendRequest<Full<Bytes>>) {
+    fn keep(&self, sender: SendRequest<Parts>) {
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX && !sender.is_closed() {
             idle.push((sender, Instant::now()));

@@ -6,18 +6,22 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use base::checksum::Summing;
 use base::{Outcome, Refused, Unknown};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use serde_json::Value;
 
 use crate::limits::*;
-use crate::node::{Answer, Call, Failed, quoted};
+use crate::node::{Answer, Call, Failed, Parts, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node, Version};
 
 /// On how many disks it is.
 const COPIES: HeaderName = HeaderName::from_static("coppice-copies");
+
+/// CRC-32C of all of it, hexadecimal.
+const SUM: HeaderName = HeaderName::from_static("coppice-crc32c");
 
 /// The objects of one namespace. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +51,64 @@ pub struct NoObjectId;
 pub struct Object {
     pub version: Version,
     pub body: Bytes,
+}
+
+/// An object that is being read ([`Objects::read`]).
+pub struct ObjectReader {
+    objects: Objects,
+    owner: Arc<str>,
+    id: ObjectId,
+    version: Version,
+    size: u64,
+    /// CRC-32C of all of it. None: an older node does not say.
+    sum: Option<u32>,
+    at: u64,
+    first: Option<Bytes>,
+    summing: Summing,
+}
+
+struct Piece {
+    bytes: Bytes,
+    /// Of all of the object.
+    size: u64,
+    sum: Option<u32>,
+}
+
+impl ObjectReader {
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Of all of it.
+    pub fn bytes(&self) -> u64 {
+        self.size
+    }
+
+    /// The next bytes; None: that was all, and it was right. Before the last bytes all that went before them is compared with the
+    /// checksum of the whole.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ObjectError> {
+        let busy = |why: &str| ObjectError::Refused(Refused::busy(why, RETRY_AFTER));
+        if self.at >= self.size {
+            return Ok(None);
+        }
+        let bytes = match self.first.take() {
+            Some(bytes) => bytes,
+            None => match self.objects.piece(&self.owner, self.id, self.at).await? {
+                Some((piece, _)) if (piece.size, piece.sum) == (self.size, self.sum) => piece.bytes,
+                Some(_) => return Err(busy("it was written anew while it was read")),
+                None => return Err(busy("it was there, and cannot be found")),
+            },
+        };
+        if bytes.is_empty() || self.at + bytes.len() as u64 > self.size {
+            return Err(of_read(unreadable()));
+        }
+        self.summing.add(&bytes);
+        self.at += bytes.len() as u64;
+        if self.at == self.size && self.sum.is_some_and(|sum| sum != self.summing.sum().0) {
+            return Err(busy("its pieces together have a wrong checksum"));
+        }
+        Ok(Some(bytes))
+    }
 }
 
 /// What is known of an object without its bytes.
@@ -98,7 +160,7 @@ impl Objects {
         Self { during: Some(During::of(headers)), ..self.clone() }
     }
 
-    /// Puts an object under a new id, 1 MiB at most.
+    /// Puts an object under a new id, 64 MiB at most.
     pub async fn put(&self, owner: &str, body: impl Into<Bytes>) -> Result<(ObjectId, Written), ObjectError> {
         let id = ObjectId::fresh();
         Ok((id, self.put_as(owner, id, body).await?))
@@ -107,23 +169,67 @@ impl Objects {
     /// Puts an object under this id. The same again is done once. `Conflict` if another object has the id, `Deleted` if what had
     /// it was deleted (`writes = "once"`; with `"newest"` it takes their place).
     pub async fn put_as(&self, owner: &str, id: ObjectId, body: impl Into<Bytes>) -> Result<Written, ObjectError> {
-        let mut call = self.on_object(Method::PUT, owner, id).body(body);
+        self.put_parts(owner, id, [body.into()]).await
+    }
+
+    /// The same of bytes that lie in several parts, which are not joined for it.
+    pub async fn put_parts(
+        &self,
+        owner: &str,
+        id: ObjectId,
+        parts: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Written, ObjectError> {
+        let mut call = self.on_object(Method::PUT, owner, id);
+        call.body = Parts::of(parts);
         call.once = true;
+        call.most += OBJECT_TIME_PER_MIB * (call.body.len() >> 20) as u32;
         written(&self.node.call(&call).await?)
     }
 
-    /// The object with this id; None if no node has it. An object that was deleted is `Deleted`.
+    /// The object with this id, all of it in memory; None if no node has it. An object that was deleted is `Deleted`.
     pub async fn get(&self, owner: &str, id: ObjectId) -> Result<Option<Object>, ObjectError> {
-        let answer =
-            self.node.call(&self.on_object(Method::GET, owner, id)).await.map_err(|failed| of_read(failed.into()))?;
-        match answer.status {
-            StatusCode::OK => {
-                let version = version(&answer).ok_or_else(|| of_read(unreadable()))?;
-                Ok(Some(Object { version, body: answer.body }))
-            }
-            StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(of_read(failed(&answer))),
+        let Some(mut reader) = self.read(owner, id).await? else { return Ok(None) };
+        let version = reader.version().clone();
+        let Some(first) = reader.next().await? else { return Ok(Some(Object { version, body: Bytes::new() })) };
+        if first.len() as u64 == reader.bytes() {
+            return Ok(Some(Object { version, body: first }));
         }
+        let mut body = BytesMut::with_capacity(reader.bytes() as usize);
+        body.extend_from_slice(&first);
+        while let Some(piece) = reader.next().await? {
+            body.extend_from_slice(&piece);
+        }
+        Ok(Some(Object { version, body: body.freeze() }))
+    }
+
+    /// The object with this id, to be read piece by piece: what is held in memory is a piece of 1 MiB. Each is asked for anew, so a node
+    /// that dies meanwhile is not noticed as long as another one has the object.
+    pub async fn read(&self, owner: &str, id: ObjectId) -> Result<Option<ObjectReader>, ObjectError> {
+        let Some((piece, version)) = self.piece(owner, id, 0).await? else { return Ok(None) };
+        let Piece { bytes, size, sum } = piece;
+        if size > OBJECT_BYTES_MAX {
+            return Err(of_read(unreadable()));
+        }
+        let (objects, owner, summing) = (self.clone(), owner.into(), Summing::default());
+        Ok(Some(ObjectReader { objects, owner, id, version, size, sum, at: 0, first: Some(bytes), summing }))
+    }
+
+    /// From this byte on.
+    async fn piece(&self, owner: &str, id: ObjectId, at: u64) -> Result<Option<(Piece, Version)>, ObjectError> {
+        let call = self.on_object(Method::GET, owner, id);
+        let range = format!("bytes={at}-{}", at + OBJECT_PIECE_BYTES - 1);
+        let answer =
+            self.node.call(&call.header(header::RANGE, &range)?).await.map_err(|failed| of_read(failed.into()))?;
+        let read = match answer.status {
+            StatusCode::OK if at == 0 => Some(answer.body.len() as u64),
+            StatusCode::PARTIAL_CONTENT => range_at(&answer, at),
+            StatusCode::NOT_FOUND => return Ok(None),
+            _ => return Err(of_read(failed(&answer))),
+        };
+        let sum = answer.header(&SUM).and_then(|sum| u32::from_str_radix(sum, 16).ok());
+        let read = read.zip(version(&answer));
+        let (size, version) = read.ok_or_else(|| of_read(unreadable()))?;
+        Ok(Some((Piece { bytes: answer.body, size, sum }, version)))
     }
 
     /// The same without its bytes.
@@ -253,6 +359,14 @@ impl std::error::Error for NoObjectId {}
 
 fn version(answer: &Answer) -> Option<Version> {
     answer.version().map(|version| Version(version.into()))
+}
+
+/// The size of what the answer is a range of, which begins there.
+fn range_at(answer: &Answer, at: u64) -> Option<u64> {
+    let (range, size) = answer.header(&header::CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
+    let (from, to) = range.split_once('-')?;
+    let (from, to, size): (u64, u64, u64) = (from.parse().ok()?, to.parse().ok()?, size.parse().ok()?);
+    (from == at && to >= from && to - from + 1 == answer.body.len() as u64).then_some(size)
 }
 
 fn written(answer: &Answer) -> Result<Written, ObjectError> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sdk::Conn;
+use sdk::{Conn, ObjectReader};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +24,8 @@ pub struct Setting {
     pub host: String,
     /// `MAIL_PLAIN_LOGIN=yes`: passwords are taken from other machines without TLS, too.
     pub plain_login: bool,
+    /// `MAIL_SIZE_MIB`: the largest message, bytes.
+    pub bytes_max: usize,
     pub tls: Tls,
 }
 
@@ -70,8 +72,9 @@ impl Talk<'_> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Setting { host, tls, .. } = self.setting;
-        let setting = smtp::Setting { host: host.clone(), is_lmtp, offers_tls: (tls.is_there)(), is_tls: false };
+        let Setting { host, tls, bytes_max, .. } = self.setting;
+        let (host, offers_tls) = (host.clone(), (tls.is_there)());
+        let setting = smtp::Setting { host, is_lmtp, offers_tls, is_tls: false, bytes_max: *bytes_max };
         let (mut talk, peer) = (SmtpTalk::new(setting, receiving), Some(self.peer));
         let Next::Tls(stream) = talk.run(stream, peer, self.post, &mut self.stop).await? else { return Ok(()) };
         let stream = begin_tls(&tls.smtp, stream).await?;
@@ -83,7 +86,7 @@ impl Talk<'_> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Setting { host, plain_login, tls } = self.setting;
+        let Setting { host, plain_login, tls, .. } = self.setting;
         let takes_passwords = is_tls || *plain_login || self.peer.is_loopback();
         let offers_tls = !is_tls && (tls.is_there)();
         let setting = pop::Setting { host: host.clone(), offers_tls, takes_passwords };
@@ -314,7 +317,7 @@ impl PopTalk {
         let mut wire = Wire::new(stream);
         let mut buffer = vec![0; READ_BYTES];
         let mut out = std::mem::take(&mut self.first);
-        let mut mailbox = String::new();
+        let (mut mailbox, mut reader) = (String::new(), None::<ObjectReader>);
         loop {
             while !out.is_empty() {
                 for output in std::mem::take(&mut out) {
@@ -328,8 +331,21 @@ impl PopTalk {
                             self.session.handle(pop::Input::LoggedIn(entries), &mut out);
                         }
                         pop::Output::Fetch(id) => {
-                            let fetched = post.fetch(&mailbox, id).await;
-                            self.session.handle(pop::Input::Fetched(fetched), &mut out);
+                            let opened = post.open(&mailbox, id).await;
+                            let bytes = opened.as_ref().map(ObjectReader::bytes).map_err(|not| *not);
+                            reader = opened.ok();
+                            self.session.handle(pop::Input::Opened(bytes), &mut out);
+                        }
+                        pop::Output::More => {
+                            let piece = match &mut reader {
+                                Some(reader) => reader.next().await,
+                                None => Ok(None),
+                            };
+                            let piece = piece.map_err(|error| {
+                                tracing::warn!(%error, mailbox, "a message breaks off");
+                                pop::Broken
+                            });
+                            self.session.handle(pop::Input::Piece(piece), &mut out);
                         }
                         pop::Output::Delete(ids) => {
                             let failed = post.delete(&mailbox, ids).await;
@@ -415,7 +431,7 @@ mod tests {
 
     fn setting(tls: TlsAcceptor, has_tls: bool) -> Setting {
         let tls = Tls { smtp: tls.clone(), pop3: tls, is_there: Box::new(move || has_tls) };
-        Setting { host: "mx.example".into(), plain_login: false, tls }
+        Setting { host: "mx.example".into(), plain_login: false, bytes_max: 1 << 20, tls }
     }
 
     /// Says something and hears up to the end of what is said to it.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use sdk::ObjectId;
@@ -103,8 +104,8 @@ impl<'a> Letter<'a> {
         ObjectId(id)
     }
 
-    /// What is stored for one recipient.
-    pub fn stored(&self, envelope: &Envelope, to: &Address, id: ObjectId, stamp: &Stamp<'_>) -> Vec<u8> {
+    /// What is stored for one recipient: fields, and behind them the text as it came, of which there is one for all.
+    pub fn stored(&self, envelope: &Envelope, to: &Address, id: ObjectId, stamp: &Stamp<'_>) -> [Bytes; 2] {
         let from = envelope.from.as_ref().map_or(String::new(), ToString::to_string);
         let Stamp { host, peer, at, results } = stamp;
         let peer = peer.map_or(String::new(), |peer| format!(" ([{peer}])"));
@@ -119,8 +120,8 @@ impl<'a> Letter<'a> {
         if !self.text.starts_with(b"\r\n") {
             bytes.extend_from_slice(b"\r\n");
         }
-        bytes.extend_from_slice(self.text);
-        bytes
+        let text = envelope.message.slice(envelope.message.len() - self.text.len()..);
+        [bytes.into(), text]
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
 
     fn envelope(from: &str, message: &[u8]) -> Envelope {
         let (hello, protocol) = ("me.example".to_owned(), "ESMTP");
-        Envelope { from: Address::parse(from), to: vec![], message: message.to_vec(), hello, protocol }
+        Envelope { from: Address::parse(from), to: vec![], message: message.to_vec().into(), hello, protocol }
     }
 
     fn stored(message: &[u8]) -> String {
@@ -198,7 +199,8 @@ mod tests {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_698_972);
         let stamp = Stamp { host: "mx.example", peer: "192.0.2.7".parse().ok(), at, results: " none" };
         let to = Address::parse("ann+x@here").unwrap();
-        String::from_utf8(letter.stored(&envelope("eve@there", message), &to, ObjectId([0xab; 16]), &stamp)).unwrap()
+        let parts = letter.stored(&envelope("eve@there", message), &to, ObjectId([0xab; 16]), &stamp);
+        String::from_utf8(parts.concat()).unwrap()
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         Ok("no" | "") | Err(_) => false,
         Ok(other) => return Err(StartError(format!("MAIL_PLAIN_LOGIN is {other:?}: it is yes or no"))),
     };
+    let size = std::env::var("MAIL_SIZE_MIB").unwrap_or_default();
+    let bytes_max = size_of(&size).map_err(StartError)?;
     let said = |name: &str| std::env::var(name).unwrap_or_default();
     let checks = check::Checks::named(&said("MAIL_RESOLVER"), &said("MAIL_DMARC")).map_err(StartError)?;
     let post = Arc::new(Post {
@@ -63,10 +65,24 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         verifying: Arc::new(Semaphore::new(limits::VERIFYING_MAX)),
     });
     let (setting, receiving) =
-        (Arc::new(Setting { host, plain_login, tls: tls(&service).await? }), Arc::new(Receiving::default()));
+        (Arc::new(Setting { host, plain_login, bytes_max, tls: tls(&service).await? }), Arc::new(Receiving::default()));
     service
         .serve_tcp(move |conn| doors::serve(conn, Arc::clone(&setting), Arc::clone(&post), Arc::clone(&receiving)))
         .await
+}
+
+/// The largest message, bytes, of what the operator says.
+fn size_of(said: &str) -> Result<usize, String> {
+    let mib = if said.is_empty() { Some(limits::MESSAGE_MIB) } else { said.parse().ok() };
+    let mib = mib.filter(|mib| (1..=limits::MESSAGE_MIB_MAX).contains(mib));
+    let wrong = || {
+        format!(
+            "MAIL_SIZE_MIB is {said:?}: it is 1 to {} (MiB), and {} unless it is set",
+            limits::MESSAGE_MIB_MAX,
+            limits::MESSAGE_MIB
+        )
+    };
+    mib.map(|mib| mib << 20).ok_or_else(wrong)
 }
 
 /// What TLS begins with: the certificates of the node's folder, as they are when a client comes.
@@ -78,4 +94,17 @@ async fn tls(service: &Service) -> Result<Tls, StartError> {
     };
     let (smtp, pop3) = (of(b"smtp")?, of(b"pop3")?);
     Ok(Tls { smtp, pop3, is_there: Box::new(move || !certificates.is_empty()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_message_is_what_an_object_has_room_for() {
+        assert_eq!((size_of(""), size_of("63")), (Ok(50 << 20), Ok(63 << 20)));
+        for wrong in ["0", "64", "1.5", "25MiB", "-1"] {
+            assert!(size_of(wrong).is_err_and(|why| why.contains("1 to 63")), "{wrong}");
+        }
+    }
 }

@@ -6,10 +6,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use ring::hmac;
-use sdk::ObjectId;
+use sdk::{ObjectId, ObjectReader};
 use tokio::sync::Semaphore;
 
 use crate::address::Address;
@@ -18,7 +17,7 @@ use crate::auth::password;
 use crate::check::{Checked, Checks};
 use crate::letter::{self, Letter, Stamp};
 use crate::limits::*;
-use crate::pop::{Entry, Fetched, Refused};
+use crate::pop::{Entry, NotOpened, Refused};
 use crate::smtp::{Delivered, Envelope, Recipient};
 use crate::store::{Account, Accounts, Mailboxes};
 
@@ -93,8 +92,7 @@ impl Post {
         let each = envelope.to.iter().map(|target| {
             let puts = target.mailboxes.iter().map(|mailbox| {
                 let id = letter.id(mailbox, &envelope.message);
-                let body = Bytes::from(letter.stored(envelope, &target.address, id, &stamp));
-                self.mailboxes.put(mailbox, id, body)
+                self.mailboxes.put(mailbox, id, letter.stored(envelope, &target.address, id, &stamp))
             });
             let puts: Vec<_> = puts.collect();
             async move {
@@ -167,8 +165,8 @@ impl Post {
         Ok(is_right)
     }
 
-    pub async fn fetch(&self, mailbox: &str, id: ObjectId) -> Fetched {
-        self.mailboxes.fetch(mailbox, id).await
+    pub async fn open(&self, mailbox: &str, id: ObjectId) -> Result<ObjectReader, NotOpened> {
+        self.mailboxes.open(mailbox, id).await
     }
 
     pub async fn delete(&self, mailbox: &str, ids: Vec<ObjectId>) -> usize {

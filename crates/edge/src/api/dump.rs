@@ -232,8 +232,14 @@ impl Load {
 /// Asks until it is done. What is asked here may happen more than once.
 async fn ask(api: &Api, op: Op) -> Result<Answer, Problem> {
     let until = Instant::now() + DUMP_ASKED_MAX;
+    let budget = match &op {
+        Op::Object(state::object::Op { action: state::object::Action::Put { body, .. }, .. }) => {
+            object_budget(body.len())
+        }
+        _ => LINEAR_BUDGET,
+    };
     loop {
-        let answer = match api.backend.ask(op.clone().into(), LINEAR_BUDGET).await? {
+        let answer = match api.backend.ask(op.clone().into(), budget).await? {
             node::Answer::Session(outcome) => Answer::Session(outcome),
             node::Answer::Linear(outcome) => Answer::Linear(outcome),
             node::Answer::Cache(outcome) => Answer::Cache(outcome),

@@ -29,6 +29,19 @@ pub const PURGE_BUDGET: Span = Span::millis(2500);
 pub const LINEAR_BUDGET: Span = Span::secs(4);
 /// Time for an operation on an object: a candidate that is silent is replaced after 250 ms, and the next one too.
 pub const OBJECT_BUDGET: Span = Span::secs(4);
+/// ... and so much more for each MiB of one that is put: it goes to two disks, which others write to, too.
+pub const OBJECT_BUDGET_PER_MIB: Span = Span::millis(500);
+/// A large object comes whole in this time, as long as something of it comes in `BODY_TIME_MAX`: 64 MiB over a line of 1 Mbit/s.
+pub const OBJECT_BODY_TIME_MAX: Duration = Duration::from_secs(600);
+/// Large objects on their way in, MiB, over all connections of a node, beside the first MiB of each. More are told to come again.
+pub const OBJECTS_COMING_MIB: usize = 192;
+/// A piece of an object that is being read is asked for so long: a holder that died is known by then.
+pub const OBJECT_PIECE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Time for a put of so many bytes.
+pub fn object_budget(bytes: usize) -> Span {
+    OBJECT_BUDGET + OBJECT_BUDGET_PER_MIB.times((bytes >> 20) as u64)
+}
 /// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.
 pub const CHANGE_BUDGET: Span = Span::secs(10);
 /// A change that is done is shown within this, or answered without.
@@ -104,6 +117,10 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const _: () = assert!(
     DUMP_ASKED_MAX.as_secs() * 1_000_000 < state::linear::limits::DUMP_KEPT.as_micros(),
     "who asks again for a page finds it"
+);
+const _: () = assert!(
+    (OBJECTS_COMING_MIB << 20) + state::object::limits::OBJECT_BYTES_MAX <= state::object::limits::OPS_BYTES_MAX,
+    "what has come may be put"
 );
 const _: () = assert!(BODY_BYTES_MAX < DECLARATION_BYTES_MAX, "declarations are the large ones");
 const _: () = assert!(WATCHER_STALL_MAX.as_secs() < STALL_TIME_MAX.as_secs(), "a slow one can still hear why");

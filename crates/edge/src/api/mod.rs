@@ -132,6 +132,8 @@ pub struct Api {
     uploads: Arc<Semaphore>,
     copies: Arc<Semaphore>,
     dumps: Arc<Semaphore>,
+    /// MiB of large objects on their way in.
+    bodies: Arc<Semaphore>,
     /// Who shows no token learns nothing but whether the node lives.
     is_private: bool,
 }
@@ -166,6 +168,7 @@ pub fn router_with(
         uploads: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         dumps: Arc::new(Semaphore::new(limits::DUMPS_MAX)),
+        bodies: Arc::new(Semaphore::new(limits::OBJECTS_COMING_MIB)),
         is_private,
     };
     Router::new()

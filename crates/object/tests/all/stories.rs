@@ -22,7 +22,7 @@ fn text(outcome: Outcome<Reply>) -> String {
 }
 
 fn get(n: u8) -> Action {
-    Action::Get { id: id(n) }
+    Action::Get { id: id(n), at: 0 }
 }
 
 fn delete(n: u8) -> Action {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::checksum::Checksum;
 use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use class::{Class, CookieSecret, Declared, Numbers, Space};
-use object::{Action, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
+use object::{Action, Body, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
 
 type Input = object::Input;
 
@@ -27,6 +28,8 @@ pub struct World {
     /// Declared namespaces with their numbers, and the last number given.
     pub spaces: BTreeMap<String, (u32, Spec)>,
     pub last: u32,
+    /// Of programs, that all have agreed on.
+    pub level: u32,
     /// About to leave for good, each with whether that is by force.
     pub leaving: BTreeMap<NodeId, bool>,
     queue: BTreeMap<(Time, u64), Happening>,
@@ -59,6 +62,8 @@ enum Happening {
 }
 
 const WALL_MS: u64 = 1_700_000_000_000;
+/// Objects of more bytes go in pieces here, so that all histories have some.
+pub const PIECE: usize = 5;
 pub const GROUP: GroupId = class::Number::OBJECT.group(0);
 
 impl World {
@@ -76,6 +81,7 @@ impl World {
             skew: BTreeMap::new(),
             spaces: BTreeMap::new(),
             last: 0,
+            level: base::LEVEL,
             leaving: BTreeMap::new(),
             queue: BTreeMap::new(),
             count: 0,
@@ -133,6 +139,20 @@ impl World {
         }
     }
 
+    /// A byte of each piece of this object on the disk of a node that is down is another one than was written.
+    pub fn rot(&mut self, node: NodeId, text: &str) {
+        let host = self.nodes.get_mut(&node).unwrap();
+        assert!(host.object.is_none(), "its disk is read at its start");
+        for record in host.disk.values_mut().flatten() {
+            let mut bytes = record.to_vec();
+            // They stand last in a record.
+            if text.as_bytes().chunks(PIECE).any(|piece| bytes.ends_with(piece)) {
+                *bytes.last_mut().unwrap() ^= 1;
+            }
+            *record = bytes.into();
+        }
+    }
+
     /// The disk is gone: what comes back is another node.
     pub fn replace(&mut self, node: NodeId, by: NodeId) {
         if self.nodes[&node].object.is_some() {
@@ -157,7 +177,7 @@ impl World {
         let spaces = self.spaces.iter().map(space).collect();
         let used = self.spaces.values().map(|(id, _)| *id).collect();
         let (nodes, numbers) = (self.members.clone(), Numbers { used, last: self.last });
-        let (level, records) = (base::LEVEL, BTreeMap::new());
+        let (level, records) = (self.level, BTreeMap::new());
         let declared = Declared { version: 1, level, spaces, records, unread: 0, nodes, numbers };
         self.input(node, Input::Declared(declared));
         self.input(node, Input::Leaving(self.leaving.clone()));
@@ -335,8 +355,29 @@ impl World {
         id
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks, and waits for the answer; of what is in pieces for all of them.
     pub fn ask(&mut self, at: u64, namespace: &str, owner: &str, action: Action) -> Outcome<Reply> {
+        let mut said = self.ask_once(at, namespace, owner, action.clone());
+        while let (Action::Get { id, .. }, Outcome::Done(Reply::Object { version, size, sum, body })) = (&action, &said)
+            && body.len() < *size as usize
+        {
+            let next = Action::Get { id: *id, at: body.len() as u32 };
+            match self.ask_once(at, namespace, owner, next) {
+                Outcome::Done(Reply::Object { size: is, sum: of, body: more, .. }) if (is, of) == (*size, *sum) => {
+                    assert!(!more.is_empty());
+                    let body = [&body[..], &more].concat().into();
+                    said = Outcome::Done(Reply::Object { version: *version, size: is, sum: of, body });
+                }
+                other => return other,
+            }
+        }
+        if let Outcome::Done(Reply::Object { size, sum, body, .. }) = &said {
+            assert_eq!((body.len(), Checksum::of(body)), (*size as usize, Checksum(*sum)));
+        }
+        said
+    }
+
+    fn ask_once(&mut self, at: u64, namespace: &str, owner: &str, action: Action) -> Outcome<Reply> {
         let id = self.begin(at, namespace, owner, action, Span::secs(3));
         for _ in 0..4000 {
             if let Some((_, answer)) = self.answers.remove(&id) {
@@ -368,5 +409,5 @@ pub fn id(n: u8) -> Id {
 }
 
 pub fn put(n: u8, body: &str) -> Action {
-    Action::Put { id: id(n), body: Bytes::copy_from_slice(body.as_bytes()) }
+    Action::Put { id: id(n), body: Body::cut([Bytes::copy_from_slice(body.as_bytes())], PIECE) }
 }

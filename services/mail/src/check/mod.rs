@@ -163,7 +163,7 @@ mod tests {
     use crate::address::Address;
 
     fn envelope(from: &str, message: &str) -> Envelope {
-        let message = message.replace('\n', "\r\n").into_bytes();
+        let message = message.replace('\n', "\r\n").into();
         let (hello, protocol) = ("mx.sender.test".to_owned(), "ESMTP");
         Envelope { from: Address::parse(from), to: vec![], message, hello, protocol }
     }

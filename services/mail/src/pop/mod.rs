@@ -27,8 +27,10 @@ pub enum Input<'a> {
     Bytes(&'a [u8]),
     /// The answer to [`Output::LogIn`].
     LoggedIn(Result<Vec<Entry>, Refused>),
-    /// The answer to [`Output::Fetch`].
-    Fetched(Fetched),
+    /// The answer to [`Output::Fetch`]: so many bytes are to come, or why not.
+    Opened(Result<u64, NotOpened>),
+    /// The answer to [`Output::More`]: the next bytes, none if that was all, or there will be no more.
+    Piece(Result<Option<Bytes>, Broken>),
     /// The answer to [`Output::Delete`]: so many could not be deleted.
     Deleted {
         failed: usize,
@@ -41,8 +43,13 @@ pub enum Input<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     Say(Bytes),
-    LogIn { user: String, password: String },
+    LogIn {
+        user: String,
+        password: String,
+    },
     Fetch(ObjectId),
+    /// The next bytes of what is fetched.
+    More,
     Delete(Vec<ObjectId>),
     StartTls,
     Close,
@@ -64,14 +71,18 @@ pub enum Refused {
     Later,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fetched {
-    Message(Bytes),
+/// Why a message cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotOpened {
     /// Somebody deleted it since.
     Gone,
     /// It is where nobody can get at it now.
     Later,
 }
+
+/// A message cannot be read to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken;
 
 #[derive(Debug)]
 pub struct Session {
@@ -93,10 +104,9 @@ enum State {
     Sasl,
     LogsIn,
     Open(Mailbox),
-    /// `top`: so many lines of the text.
     Fetches {
         mailbox: Mailbox,
-        top: Option<u64>,
+        sending: Sending,
     },
     Deletes,
     Tls,
@@ -140,7 +150,8 @@ impl Session {
             Input::Bytes(bytes) if !matches!(self.state, State::Tls | State::Closed) => self.lines.push(bytes),
             Input::Bytes(_) => (),
             Input::LoggedIn(result) => self.is_logged_in(result, out),
-            Input::Fetched(fetched) => self.is_fetched(fetched, out),
+            Input::Opened(opened) => self.is_opened(opened, out),
+            Input::Piece(piece) => self.goes_on(piece, out),
             Input::Deleted { failed: 0 } => self.close("+OK goodbye", out),
             Input::Deleted { failed } => self.close(&format!("-ERR [SYS/TEMP] {failed} messages are not deleted"), out),
             Input::Secured => {
@@ -325,19 +336,42 @@ impl Session {
     fn fetch(&mut self, found: Option<(usize, Entry)>, top: Option<u64>, out: &mut Vec<Output>) {
         let Some((_, entry)) = found else { return self.wrong("there is no such message", out) };
         let State::Open(mailbox) = &mut self.state else { unreachable!("only who is logged in fetches") };
-        self.state = State::Fetches { mailbox: std::mem::take(mailbox), top };
+        self.state = State::Fetches { mailbox: std::mem::take(mailbox), sending: Sending::new(top) };
         out.push(Output::Fetch(entry.id));
     }
 
-    fn is_fetched(&mut self, fetched: Fetched, out: &mut Vec<Output>) {
-        let State::Fetches { mailbox, top } = std::mem::replace(&mut self.state, State::Closed) else {
-            unreachable!("nobody asked for a message")
+    fn is_opened(&mut self, opened: Result<u64, NotOpened>, out: &mut Vec<Output>) {
+        let State::Fetches { mailbox, .. } = &mut self.state else { unreachable!("nobody asked for a message") };
+        let refusal = match opened {
+            Ok(bytes) => {
+                self.say(&format!("+OK {bytes} bytes"), out);
+                return out.push(Output::More);
+            }
+            Err(NotOpened::Gone) => "-ERR it was deleted by another session",
+            Err(NotOpened::Later) => "-ERR [SYS/TEMP] its nodes are away: come again",
         };
-        self.state = State::Open(mailbox);
-        match fetched {
-            Fetched::Message(bytes) => out.push(Output::Say(sent(&bytes, top).into())),
-            Fetched::Gone => self.say("-ERR it was deleted by another session", out),
-            Fetched::Later => self.say("-ERR [SYS/TEMP] its nodes are away: come again", out),
+        self.state = State::Open(std::mem::take(mailbox));
+        self.say(refusal, out);
+    }
+
+    fn goes_on(&mut self, piece: Result<Option<Bytes>, Broken>, out: &mut Vec<Output>) {
+        let State::Fetches { mailbox, sending } = &mut self.state else { unreachable!("nobody asked for a message") };
+        let (bytes, is_over) = match piece {
+            Ok(Some(piece)) => sending.add(&piece),
+            Ok(None) => (Vec::new(), true),
+            // Whatever is said now would be taken for a part of the message.
+            Err(Broken) => {
+                self.lines.clear();
+                self.state = State::Closed;
+                return out.push(Output::Close);
+            }
+        };
+        out.push(Output::Say(bytes.into()));
+        if is_over {
+            out.push(Output::Say(sending.end().into()));
+            self.state = State::Open(std::mem::take(mailbox));
+        } else {
+            out.push(Output::More);
         }
     }
 
@@ -373,29 +407,63 @@ fn listed(mailbox: &Mailbox, number: &str, what: impl Fn(&Entry) -> String) -> O
     Some(format!("+OK\r\n{lines}.\r\n"))
 }
 
-/// A message as it goes out: dots doubled, ended, and cut after so many lines of its text.
-fn sent(message: &[u8], top: Option<u64>) -> Vec<u8> {
-    let mut out = format!("+OK {} bytes\r\n", message.len()).into_bytes();
-    out.reserve(message.len() + message.len() / 64 + 8);
-    let (mut in_text, mut left) = (false, top.unwrap_or(u64::MAX));
-    for line in message.split_inclusive(|b| *b == b'\n') {
-        if in_text {
-            if left == 0 {
-                break;
+/// A message as it goes out, in pieces of any size: dots doubled, ended, and cut after so many lines of its text.
+#[derive(Debug)]
+struct Sending {
+    /// Lines of the text that may go yet.
+    left: u64,
+    in_text: bool,
+    line: Begun,
+    /// The last bytes that went.
+    tail: [u8; 2],
+}
+
+/// What there is of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begun {
+    Nothing,
+    Cr,
+    More,
+}
+
+impl Sending {
+    fn new(top: Option<u64>) -> Self {
+        // What has no bytes ends as a line does.
+        Self { left: top.unwrap_or(u64::MAX), in_text: false, line: Begun::Nothing, tail: *b"\r\n" }
+    }
+
+    /// What goes out for it, and whether nothing more is to.
+    fn add(&mut self, piece: &[u8]) -> (Vec<u8>, bool) {
+        let mut out = Vec::with_capacity(piece.len() + piece.len() / 64 + 8);
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            if self.line == Begun::Nothing {
+                if self.in_text {
+                    if self.left == 0 {
+                        return (out, true);
+                    }
+                    self.left -= 1;
+                }
+                if part[0] == b'.' {
+                    out.push(b'.');
+                }
             }
-            left -= 1;
+            out.extend_from_slice(part);
+            self.in_text |= matches!((self.line, part), (Begun::Nothing, b"\r\n") | (Begun::Cr, b"\n"));
+            self.line = match (self.line, part) {
+                (_, part) if part.ends_with(b"\n") => Begun::Nothing,
+                (Begun::Nothing, b"\r") => Begun::Cr,
+                _ => Begun::More,
+            };
+            for byte in &part[part.len().saturating_sub(2)..] {
+                self.tail = [self.tail[1], *byte];
+            }
         }
-        in_text |= line == b"\r\n";
-        if line[0] == b'.' {
-            out.push(b'.');
-        }
-        out.extend_from_slice(line);
+        (out, false)
     }
-    if !out.ends_with(b"\r\n") {
-        out.extend_from_slice(b"\r\n");
+
+    fn end(&self) -> Vec<u8> {
+        if self.tail == *b"\r\n" { b".\r\n".to_vec() } else { b"\r\n.\r\n".to_vec() }
     }
-    out.extend_from_slice(b".\r\n");
-    out
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ struct Play {
     said: String,
     deleted: Vec<ObjectId>,
     fails: usize,
+    /// What is left of the message that is fetched, and whether its last bytes cannot be had.
+    fetched: &'static [u8],
+    breaks: bool,
     is_closed: bool,
     tls: usize,
 }
@@ -23,7 +26,16 @@ impl Play {
     fn new(offers_tls: bool, takes_passwords: bool) -> Self {
         let mut out = Vec::new();
         let session = Session::new(Setting { host: "pop.example".into(), offers_tls, takes_passwords }, &mut out);
-        let mut play = Self { session, said: String::new(), deleted: vec![], fails: 0, is_closed: false, tls: 0 };
+        let mut play = Self {
+            session,
+            said: String::new(),
+            deleted: vec![],
+            fails: 0,
+            fetched: b"",
+            breaks: false,
+            is_closed: false,
+            tls: 0,
+        };
         play.take(out);
         play.said.clear();
         play
@@ -55,12 +67,25 @@ impl Play {
                     };
                     self.input(Input::LoggedIn(result));
                 }
-                Output::Fetch(which) => self.input(Input::Fetched(match which.0[0] {
-                    1 => Fetched::Message(Bytes::from_static(MESSAGE)),
-                    2 => Fetched::Message(Bytes::from_static(b"no end")),
-                    3 => Fetched::Gone,
-                    _ => Fetched::Later,
-                })),
+                Output::Fetch(which) => {
+                    self.fetched = match which.0[0] {
+                        1 => MESSAGE,
+                        2 => b"no end",
+                        _ => b"",
+                    };
+                    self.input(Input::Opened(match which.0[0] {
+                        1 | 2 => Ok(self.fetched.len() as u64),
+                        3 => Err(NotOpened::Gone),
+                        _ => Err(NotOpened::Later),
+                    }));
+                }
+                Output::More => {
+                    let (piece, rest) = self.fetched.split_at(self.fetched.len().min(5));
+                    self.fetched = rest;
+                    let piece = if self.breaks && rest.is_empty() { Err(Broken) } else { Ok(Some(piece)) };
+                    let piece = piece.map(|piece| piece.filter(|piece| !piece.is_empty()).map(Bytes::from_static));
+                    self.input(Input::Piece(piece));
+                }
                 Output::Delete(ids) => {
                     self.deleted = ids;
                     self.input(Input::Deleted { failed: self.fails });
@@ -76,6 +101,58 @@ fn opened() -> Play {
     let mut play = Play::new(false, true);
     assert_eq!(play.send("USER ann\r\nPASS a secret\r\n"), "+OK and the password?\r\n+OK 4 messages\r\n");
     play
+}
+
+/// The whole of a message at once, as it is to go out.
+fn sent(message: &[u8], top: Option<u64>) -> Vec<u8> {
+    let (mut out, mut in_text, mut left) = (Vec::new(), false, top.unwrap_or(u64::MAX));
+    for line in message.split_inclusive(|b| *b == b'\n') {
+        if in_text {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+        }
+        in_text |= line == b"\r\n";
+        if line[0] == b'.' {
+            out.push(b'.');
+        }
+        out.extend_from_slice(line);
+    }
+    if !out.is_empty() && !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b".\r\n");
+    out
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_message_goes_out_alike_whatever_pieces_it_comes_in(
+        message in proptest::collection::vec(proptest::sample::select(b".a\r\n".to_vec()), 0..60),
+        at_once in 1..8usize,
+        top in proptest::option::of(0..5u64),
+    ) {
+        let (mut sending, mut out) = (Sending::new(top), Vec::new());
+        for piece in message.chunks(at_once) {
+            let (bytes, is_over) = sending.add(piece);
+            out.extend(bytes);
+            if is_over {
+                break;
+            }
+        }
+        out.extend(sending.end());
+        proptest::prop_assert_eq!(out, sent(&message, top));
+    }
+}
+
+#[test]
+fn a_message_that_breaks_off_ends_the_connection_and_is_not_taken_for_a_whole_one() {
+    let mut play = opened();
+    play.breaks = true;
+    let said = play.send("RETR 1\r\nNOOP\r\n");
+    assert!(said.starts_with("+OK 32 bytes\r\nSubject") && !said.contains("\r\n.\r\n"), "{said}");
+    assert!(play.is_closed && !said.contains("-ERR"), "{said}");
 }
 
 #[test]

@@ -4,8 +4,6 @@
 
 use memchr::memchr3;
 
-use crate::limits::*;
-
 /// Why a message is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
@@ -16,15 +14,20 @@ pub enum Unfit {
 }
 
 /// A message as it comes.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Body {
     bytes: Vec<u8>,
+    bytes_max: usize,
     unfit: Option<Unfit>,
 }
 
 impl Body {
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), bytes_max, unfit: None }
+    }
+
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.bytes.len() + bytes.len() > MESSAGE_BYTES_MAX {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
             self.unfit.get_or_insert(Unfit::TooLarge);
             self.bytes = Vec::new();
         }
@@ -38,8 +41,9 @@ impl Body {
         self.unfit.get_or_insert(why);
     }
 
+    /// Memory that it takes.
     pub fn held(&self) -> usize {
-        self.bytes.len()
+        self.bytes.capacity()
     }
 
     /// The bytes, if they are a message.
@@ -135,8 +139,10 @@ impl Text {
 mod tests {
     use super::*;
 
+    const MAX: usize = 1 << 20;
+
     fn text(pieces: &[&[u8]]) -> (Result<Vec<u8>, Unfit>, bool, usize) {
-        let (mut text, mut body, mut used) = (Text::default(), Body::default(), 0);
+        let (mut text, mut body, mut used) = (Text::default(), Body::new(MAX), 0);
         for piece in pieces {
             let (taken, ended) = text.take(piece, &mut body);
             used += taken;
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn pieces_are_looked_at_as_a_whole() {
         let of = |bytes: &[u8]| {
-            let mut body = Body::default();
+            let mut body = Body::new(MAX);
             body.push(bytes);
             body.into_checked()
         };
@@ -178,9 +184,9 @@ mod tests {
 
     #[test]
     fn one_that_is_too_large_takes_no_room() {
-        let mut body = Body::default();
+        let mut body = Body::new(MAX);
         for _ in 0..3 {
-            body.push(&vec![b'a'; MESSAGE_BYTES_MAX / 2 + 1]);
+            body.push(&vec![b'a'; MAX / 2 + 1]);
         }
         assert_eq!((body.held(), body.into_message()), (0, Err(Unfit::TooLarge)));
     }

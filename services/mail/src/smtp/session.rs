@@ -2,6 +2,8 @@
 //! stored) is asked by an output, and nothing more is read before its answer is there; so replies come in the order
 //! of commands, also of those that were sent ahead.
 
+use bytes::Bytes;
+
 use super::body::{Body, Text, Unfit};
 use super::command::{self, Command, Hello, Reply, Wishes};
 use crate::address::Address;
@@ -18,6 +20,8 @@ pub struct Setting {
     pub offers_tls: bool,
     /// TLS has begun with the connection.
     pub is_tls: bool,
+    /// Largest message.
+    pub bytes_max: usize,
 }
 
 pub enum Input<'a> {
@@ -83,7 +87,7 @@ pub struct Envelope {
     /// None: a notice, which nobody is to answer.
     pub from: Option<Address>,
     pub to: Vec<Target>,
-    pub message: Vec<u8>,
+    pub message: Bytes,
     /// What its client calls itself.
     pub hello: String,
     /// `ESMTPS` and its like, RFC 3848.
@@ -273,7 +277,7 @@ impl Session {
         if kind == Hello::Plain {
             return out.push(Output::Say(format!("250 {}\r\n", self.setting.host).into_bytes()));
         }
-        let size = format!("SIZE {MESSAGE_BYTES_MAX}");
+        let size = format!("SIZE {}", self.setting.bytes_max);
         let mut lines = vec![
             self.setting.host.as_str(),
             "PIPELINING",
@@ -300,12 +304,13 @@ impl Session {
             Reply::new(503, "5.5.1", "say who you are first")
         } else if self.mail.is_some() {
             Reply::new(503, "5.5.1", "a message is under way")
-        } else if wishes.bytes > MESSAGE_BYTES_MAX as u64 {
-            Reply::new(552, "5.3.4", format!("{MESSAGE_BYTES_MAX} bytes are the most"))
+        } else if wishes.bytes > self.setting.bytes_max as u64 {
+            self.too_large()
         } else if self.messages >= MESSAGES_MAX {
             return self.close(&Reply::new(421, "4.7.0", "so many messages are enough for one connection"), out);
         } else {
-            self.mail = Some(Mail { from, wishes, to: Vec::new(), body: Body::default(), in_pieces: false });
+            self.mail =
+                Some(Mail { from, wishes, to: Vec::new(), body: Body::new(self.setting.bytes_max), in_pieces: false });
             return self.say(&Reply::new(250, "2.1.0", "whom for?"), out);
         };
         self.refuse(&reply, out);
@@ -371,7 +376,7 @@ impl Session {
 
     fn chunk(&mut self, bytes: u64, last: bool, out: &mut Vec<Output>) {
         if bytes > CHUNK_BYTES_MAX {
-            return self.close(&Reply::new(552, "5.3.4", format!("{MESSAGE_BYTES_MAX} bytes are the most")), out);
+            return self.close(&self.too_large(), out);
         }
         let refusal = self.ready();
         let kept = refusal.is_none();
@@ -387,6 +392,10 @@ impl Session {
         if !matches!(self.state, State::Closed) {
             self.state = State::Chunk { left: bytes, last, kept };
         }
+    }
+
+    fn too_large(&self) -> Reply {
+        Reply::new(552, "5.3.4", format!("{} bytes are the most", self.setting.bytes_max))
     }
 
     fn is_whole(&mut self, out: &mut Vec<Output>) {
@@ -405,7 +414,7 @@ impl Session {
                 out.push(Output::Deliver(Box::new(Envelope {
                     from: mail.from,
                     to: counted,
-                    message,
+                    message: message.into(),
                     hello,
                     protocol,
                 })));
@@ -414,7 +423,7 @@ impl Session {
                 let reply = match unfit {
                     Unfit::Bare => Reply::new(550, "5.6.0", "a CR or LF stands alone in it: lines end with CR LF"),
                     Unfit::Nul => Reply::new(550, "5.6.0", "it has a NUL in it"),
-                    Unfit::TooLarge => Reply::new(552, "5.3.4", format!("{MESSAGE_BYTES_MAX} bytes are the most")),
+                    Unfit::TooLarge => self.too_large(),
                 };
                 self.answered(&vec![reply; if self.setting.is_lmtp { to.len() } else { 1 }], out);
             }

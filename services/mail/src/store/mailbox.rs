@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use sdk::{ObjectError, ObjectId, Objects};
+use sdk::{ObjectError, ObjectId, ObjectReader, Objects};
+use tokio::sync::Semaphore;
 
 use crate::limits::*;
-use crate::pop::{Entry, Fetched};
+use crate::pop::{Entry, NotOpened};
 use crate::smtp::Delivered;
 
 /// All mailboxes. Cheap to clone.
 #[derive(Clone)]
 pub struct Mailboxes {
     objects: Objects,
+    /// Large messages on their way to the cluster, or back for another look.
+    large: Arc<Semaphore>,
     used: Arc<Mutex<HashMap<String, Used>>>,
 }
 
@@ -30,13 +33,15 @@ pub struct Used {
 
 impl Mailboxes {
     pub fn new(objects: Objects) -> Self {
-        Self { objects, used: Arc::default() }
+        Self { objects, large: Arc::new(Semaphore::new(LARGE_AT_A_TIME)), used: Arc::default() }
     }
 
     /// Stores a message. `Stored` is said when it is on as many disks as the namespace asks for, or was so before.
-    pub async fn put(&self, mailbox: &str, id: ObjectId, body: Bytes) -> Delivered {
-        let bytes = body.len() as u64;
-        let put = match self.objects.put_as(mailbox, id, body).await {
+    pub async fn put(&self, mailbox: &str, id: ObjectId, parts: [Bytes; 2]) -> Delivered {
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
+        // None if nobody gives turns any more, which does not happen.
+        let _turn = if bytes > LARGE_BYTES { self.large.acquire().await.ok() } else { None };
+        let put = match self.objects.put_parts(mailbox, id, parts).await {
             // It came before, under another stamp of ours, and perhaps nobody was told that it is stored: what is
             // there is made sure of.
             Err(ObjectError::Conflict(_)) => match self.objects.get(mailbox, id).await {
@@ -49,7 +54,7 @@ impl Mailboxes {
         match put {
             Ok(is_new) => {
                 if is_new && let Some(used) = self.known().get_mut(mailbox) {
-                    used.bytes += bytes;
+                    used.bytes += bytes as u64;
                     used.messages += 1;
                 }
                 Delivered::Stored
@@ -82,13 +87,14 @@ impl Mailboxes {
         Ok(found.into_iter().map(|head| Entry { id: head.id, bytes: head.bytes }).collect())
     }
 
-    pub async fn fetch(&self, mailbox: &str, id: ObjectId) -> Fetched {
-        match self.objects.get(mailbox, id).await {
-            Ok(Some(object)) => Fetched::Message(object.body),
-            Ok(None) | Err(ObjectError::Deleted) => Fetched::Gone,
+    /// A message, to be read piece by piece.
+    pub async fn open(&self, mailbox: &str, id: ObjectId) -> Result<ObjectReader, NotOpened> {
+        match self.objects.read(mailbox, id).await {
+            Ok(Some(reader)) => Ok(reader),
+            Ok(None) | Err(ObjectError::Deleted) => Err(NotOpened::Gone),
             Err(error) => {
                 tracing::warn!(%error, mailbox, %id, "a message cannot be read");
-                Fetched::Later
+                Err(NotOpened::Later)
             }
         }
     }
@@ -188,7 +194,8 @@ mod tests {
         ] {
             let objects = Objects::new(sdk::Node::at([node(answers)]).unwrap(), "mail", "token");
             let boxes = Mailboxes::new(objects);
-            let put = boxes.put("ann@mail.test", ObjectId([7; 16]), Bytes::from_static(b"words-")).await;
+            let put =
+                boxes.put("ann@mail.test", ObjectId([7; 16]), [&b"wor"[..], b"ds-"].map(Bytes::from_static)).await;
             assert_eq!(put, said, "{answers:?}");
         }
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use e2e::procs::{self, Signal};
-use e2e::{Up, program, tools, wait_for};
+use e2e::{Up, program, tools, up, wait_for};
 use serde_json::Value;
 
 const WITHIN: Duration = Duration::from_secs(60);
@@ -120,6 +120,8 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     }
     who_is_refused_and_let_in(&cluster, ann, password, bob);
 
+    what_has_attachments_is_taken_and_read_whole(&cluster, ann, password);
+
     // A node dies while mail comes in at all of them.
     let sends = Loop::start(ann, &cluster.smtp);
     let mut taken = sends.taken(20);
@@ -150,6 +152,48 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     // And stays so when it is sent again.
     assert_eq!(cluster.send(2, "first", &["ANN+news@mail.test"]), "taken");
     assert_eq!(cluster.read(3), BTreeMap::new());
+}
+
+/// A message of 12 MiB is read whole through another node when one that has it was killed; one of 60 MiB is refused, whether its size was
+/// said before or not, and takes no memory that grows with it.
+fn what_has_attachments_is_taken_and_read_whole(cluster: &Cluster, ann: &str, password: &str) {
+    let Cluster { up, smtp, pop3, .. } = cluster;
+    let before: Vec<u64> = held(up);
+    let sent = ask(&["large", &smtp[0], "large", ann, "12"]).unwrap();
+    assert_eq!(sent[0], 250, "{sent}");
+    let of_holder = || {
+        let now = held(up);
+        let grew = now.iter().zip(&before).position(|(now, before)| now.saturating_sub(*before) >= 12 << 20);
+        grew.ok_or_else(|| format!("no node shows it: {before:?} and then {now:?}"))
+    };
+    let (holder, _) = wait_for("a node says that it has the large message", WITHIN, of_holder);
+    procs::kill(up.node_pid(holder as u8 + 1), Signal::KILL);
+    let other = (holder + 1) % 3;
+    let look = || ask(&["digest", &pop3[other], ann, password, "large"]);
+    let (read, _) = wait_for("the large message is read through another node", WITHIN, look);
+    assert_eq!(read, serde_json::json!([sent[1]]), "its bytes are what was sent, and it is there once");
+
+    for words in ["large", "large-unsaid"] {
+        assert_eq!(ask(&[words, &smtp[other], "too-large", ann, "60"]).unwrap()[0], 552, "{words}");
+    }
+    let view = up.status(other as u8 + 1).unwrap();
+    let name = format!("n{}", other + 1);
+    let clone = up::clones(&view).into_iter().find(|clone| clone["node"] == name.as_str());
+    let pid = clone.and_then(|clone| clone["pid"].as_u64()).unwrap_or_else(|| panic!("{view}"));
+    let peak = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak =
+        peak.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    assert!(peak.is_some_and(|kib| kib < 200 << 10), "{peak:?} KiB");
+    assert_eq!(cluster.read(other + 1).get("too-large"), None);
+}
+
+/// Bytes of objects of each node.
+fn held(up: &Up) -> Vec<u64> {
+    let view = up.status(1).or_else(|_| up.status(2)).unwrap_or_default();
+    let nodes = view["nodes"].as_array().cloned().unwrap_or_default();
+    let of =
+        |name: &str| nodes.iter().find(|node| node["name"] == name).map(|node| node["gauges"]["object.bytes"].clone());
+    ["n1", "n2", "n3"].map(|name| of(name).and_then(|bytes| bytes.as_u64()).unwrap_or(0)).to_vec()
 }
 
 /// Failed logins are counted over all nodes: ten at each of two are too many at the third.

@@ -11,6 +11,29 @@ fn of(reply: Reply) -> Option<Answer> {
     Some(Answer::Object(Outcome::Done(reply)))
 }
 
+/// A piece of an object.
+fn object(of: &'static [u8], range: std::ops::Range<usize>) -> Reply {
+    let sum = base::checksum::Checksum::of(of).0;
+    Reply::Object { version: VERSION, size: of.len() as u32, sum, body: Bytes::from_static(&of[range]) }
+}
+
+/// Asks once of a node that says these things one after the other. The text, if the answer did not break off.
+fn ask_all(mut answers: Vec<Answer>, request: Request<Body>) -> (u16, Vec<(String, String)>, Option<String>, Vec<Ask>) {
+    answers.reverse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = toy(answers);
+        let response = call(&router, request).await;
+        let headers =
+            response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        let text = body.ok().map(|body| String::from_utf8(body.to_bytes().to_vec()).unwrap());
+        let asked = std::mem::take(&mut *toy.asked.lock().unwrap());
+        (status, headers, text, asked)
+    })
+}
+
 fn id() -> Id {
     ID.parse().unwrap()
 }
@@ -23,10 +46,14 @@ fn an_object_is_put_read_and_deleted_by_owner_and_id() {
     assert_eq!((status, header(&headers, "etag"), header(&headers, "coppice-copies")), (204, TAG, "2"));
     let Some(Ask::Object(Op { namespace, owner, action, .. })) = asked else { panic!("{asked:?}") };
     assert_eq!((&*namespace, &owner[..]), ("mail", &b"ann@example.org"[..]));
-    assert_eq!(action, Action::Put { id: id(), body: Bytes::from_static(b"hello") });
-    let (status, headers, text, _) =
-        asks("GET", Reply::Object { version: VERSION, body: Bytes::from_static(b"hello") });
+    assert_eq!(action, Action::Put { id: id(), body: Bytes::from_static(b"hello").into() });
+    let (status, headers, text, asked) = asks("GET", object(b"hello", 0..5));
     assert_eq!((status, header(&headers, "etag"), &*text), (200, TAG, "hello"));
+    assert_eq!((header(&headers, "content-length"), header(&headers, "coppice-crc32c")), ("5", "9a71bb4c"));
+    assert!(matches!(asked, Some(Ask::Object(Op { action: Action::Get { at: 0, .. }, .. }))));
+    let (status, headers, text, asked) = asks("HEAD", object(b"hello", 5..5));
+    assert_eq!((status, header(&headers, "content-length"), &*text), (200, "5", ""));
+    assert!(matches!(asked, Some(Ask::Object(Op { action: Action::Get { at: u32::MAX, .. }, .. }))), "no bytes");
     for (method, reply, expected) in [
         ("PUT", Reply::Gone, 410),
         ("PUT", Reply::Conflict { version: VERSION }, 409),
@@ -38,6 +65,44 @@ fn an_object_is_put_read_and_deleted_by_owner_and_id() {
     ] {
         let shown = format!("{method} {reply:?}");
         assert_eq!(asks(method, reply).0, expected, "{shown}");
+    }
+}
+
+#[test]
+fn a_large_object_is_given_piece_by_piece_in_ranges_and_never_whole_if_it_is_not() {
+    let line = format!("GET /v1/ns/mail/objects/ann/{ID}");
+    let asks = |replies: Vec<Reply>, headers: &[(&str, &str)]| {
+        let headers = [&[MAIL], headers].concat();
+        ask_all(replies.into_iter().filter_map(of).collect(), request(&line, &headers, ""))
+    };
+    let pieces = || vec![object(b"0123456789", 0..4), object(b"0123456789", 4..8), object(b"0123456789", 8..10)];
+    let (status, headers, text, asked) = asks(pieces(), &[]);
+    assert_eq!((status, header(&headers, "content-length"), text.as_deref()), (200, "10", Some("0123456789")));
+    let at = |ask: &Ask| match ask {
+        Ask::Object(Op { action: Action::Get { at, .. }, .. }) => *at,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked.iter().map(at).collect::<Vec<_>>(), [0, 4, 8]);
+    // What does not belong together: the answer breaks off.
+    for wrong in [object(b"0123456789", 7..9), object(b"012345678x", 8..10), Reply::Gone] {
+        let shown = format!("{wrong:?}");
+        let mut replies = pieces();
+        replies[2] = wrong;
+        let (status, _, text, _) = asks(replies, &[]);
+        assert_eq!((status, text), (200, None), "{shown}");
+    }
+    for (range, replies, status, expected, of) in [
+        ("bytes=6-8", vec![object(b"0123456789", 6..8), object(b"0123456789", 8..10)], 206, "678", "bytes 6-8/10"),
+        ("bytes=8-", vec![object(b"0123456789", 8..10)], 206, "89", "bytes 8-9/10"),
+        ("bytes=-3", vec![object(b"0123456789", 0..0), object(b"0123456789", 7..10)], 206, "789", "bytes 7-9/10"),
+        ("bytes=10-", vec![object(b"0123456789", 0..0)], 416, "", "bytes */10"),
+        ("bytes=9-8", pieces(), 200, "0123456789", ""),
+        ("lines=1-2", pieces(), 200, "0123456789", ""),
+        ("bytes=0-1,3-4", pieces(), 200, "0123456789", ""),
+    ] {
+        let (got, headers, text, _) = asks(replies, &[("range", range)]);
+        let text = text.filter(|_| status < 400).unwrap_or_default();
+        assert_eq!((got, &*text, header(&headers, "content-range")), (status, expected, of), "{range}");
     }
 }
 
@@ -62,13 +127,13 @@ fn a_list_says_whether_it_is_complete() {
 
 #[test]
 fn what_cannot_be_is_refused_before_the_node_is_asked() {
-    let large = "x".repeat((1 << 20) + 1);
+    let large = "x".repeat((64 << 20) + 1);
     let wrong_id = "PUT /v1/ns/mail/objects/ann/letter";
     let object = format!("PUT /v1/ns/mail/objects/ann/{ID}");
     let of_carts = format!("GET /v1/ns/carts/objects/ann/{ID}");
     for (line, token, body, expected, says) in [
         (wrong_id, MAIL, "x", 400, "32 hexadecimal digits"),
-        (&*object, MAIL, &*large, 413, "1048576 bytes"),
+        (&*object, MAIL, &*large, 413, "67108864 bytes"),
         (&*object, CARTS, "x", 401, "token"),
         (&*of_carts, CARTS, "", 400, "is of class session, and class object alone"),
         ("GET /v1/ns/mail/objects/ann?limit=0", MAIL, "", 400, "1 to 1000"),

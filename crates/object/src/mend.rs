@@ -1,0 +1,119 @@
+//! Copies whose bytes are not what their checksum says: found at the start, when what the disk has kept is read, and whenever one is asked for.
+//! Such a copy is given to nobody and counts for nobody who would drop its own. The others are told that this node wants it once more
+//! (a turn, as if it had been given up), and push it; what comes takes its place.
+
+use std::collections::BTreeMap;
+
+use base::{NodeId, Priority, Ticket};
+use bytes::Bytes;
+
+use crate::holder::Come;
+use crate::limits::MEND_ENTRIES;
+use crate::table::Entry;
+use crate::wire::{PutMessage, What};
+use crate::{Call, Key, Object, Output, give_up};
+
+/// Bad copies of this node, each with whether the others were told.
+#[derive(Default)]
+pub(crate) struct Mending {
+    of: BTreeMap<Key, bool>,
+    /// Found at the start, and nobody was told yet.
+    found: u64,
+}
+
+impl Mending {
+    pub fn is_bad(&self, key: &Key) -> bool {
+        self.of.contains_key(key)
+    }
+
+    pub fn forget(&mut self, key: &Key) {
+        self.of.remove(key);
+    }
+}
+
+impl Object {
+    /// What the disk has kept of it has a wrong checksum.
+    pub(crate) fn was_kept_badly(&mut self, key: &Key) {
+        self.mending.of.insert(key.clone(), false);
+        self.mending.found += 1;
+        self.figures.damaged += 1;
+    }
+
+    /// Looks at a copy that is asked for. False: it is bad.
+    pub(crate) fn is_sound(&mut self, call: &mut Call, key: &Key, at: usize) -> bool {
+        if self.mending.is_bad(key) {
+            return false;
+        }
+        let Some(entry) = self.table.get(key) else { return true };
+        let is_right = entry.body.piece_at(at).is_none_or(|(_, piece)| piece.is_right());
+        if !is_right {
+            self.mending.of.insert(key.clone(), false);
+            self.figures.damaged += 1;
+            let text = format!(
+                "the copy of object {} here has a wrong checksum; another one is read, and takes its place",
+                key.id
+            );
+            call.out.push(Output::Warn { text });
+        }
+        is_right
+    }
+
+    /// Tells those that have sound copies.
+    pub(crate) fn mend(&mut self, call: &mut Call) {
+        if std::mem::take(&mut self.mending.found) > 0 {
+            let text = format!(
+                "{} copies of objects on this node's disk have wrong checksums; other nodes' take their place",
+                self.mending.of.len()
+            );
+            call.out.push(Output::Warn { text });
+        }
+        if self.mending.of.is_empty() || self.level < give_up::LEVEL {
+            return;
+        }
+        let has_others = |key: &Key| {
+            let Some(entry) = self.table.get(key) else { return false };
+            let mut others = entry.held.has.iter().filter(|node| **node != self.me && !entry.held.is_spare(**node));
+            others.any(|node| self.peers.is_live(*node))
+        };
+        let untold = self.mending.of.iter().filter(|(key, is_told)| !**is_told && has_others(key));
+        let keys: Vec<Key> = untold.take(MEND_ENTRIES).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.mending.of.insert(key.clone(), true);
+            self.want_again(call, &key);
+        }
+    }
+
+    fn want_again(&mut self, call: &mut Call, key: &Key) {
+        let me = self.me;
+        let Some((held, _)) = self.table.held_mut(key) else { return };
+        // Whatever was known of this node is of before; it is no spare one.
+        let may = held.turn_over(me, me) && (!held.is_spare(me) || held.turn_over(me, me));
+        if !may {
+            return;
+        }
+        let mut held = held.clone();
+        self.append(call, key, false, false);
+        held.has.remove(&me);
+        let done = PutMessage { key: Some(key.into()), held: Some((&held).into()), push: false, stage: 0 };
+        let to: Vec<NodeId> = held.homes.into_iter().filter(|to| *to != me && self.peers.is_live(*to)).collect();
+        for to in to {
+            self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());
+        }
+    }
+
+    /// The same write has come once more: its bytes take the place of bad ones.
+    pub(crate) fn is_mended(&mut self, call: &mut Call, key: &Key, come: Come) -> Option<Ticket> {
+        let body = come.body.filter(|_| self.mending.is_bad(key))?;
+        let entry = Entry { body, set: come.set, ..self.table.get(key)?.clone() };
+        self.table.insert(key.clone(), entry);
+        self.mending.forget(key);
+        let ticket = self.append(call, key, true, true);
+        if let Some((_, of)) = self.table.held_mut(key) {
+            *of = ticket;
+        }
+        self.merge(call, key, &come.held);
+        self.recheck(call.now, key);
+        self.figures.mended += 1;
+        self.table.get(key).map(|entry| entry.ticket)
+    }
+}
