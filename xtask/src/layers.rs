@@ -31,11 +31,13 @@ const TABLE: &[Layer] = &[
     // A state class knows the contract, and no other class.
     below("session", &["base", "flow", "class"]),
     below("soft", &["base", "flow", "class"]),
-    below("linear", &["base", "flow", "cluster", "class"]),
+    // A group of `linear` may have a database of class `sql` beside its keys: the one class that stands on another.
+    below("sql", &["base", "flow", "class"]),
+    below("linear", &["base", "flow", "cluster", "class", "sql"]),
     below("cache", &["base", "flow", "class"]),
     below("object", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object"]),
+    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object", "sql"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),

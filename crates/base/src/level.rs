@@ -44,6 +44,8 @@
 //! - services have `before`, and run at times: their records, and frames of kind `RUNS` (`clones/src/runs/mod.rs`, `node/src/runs.rs`)
 //! - services and partitions have `ask` and `ask_late`, services `openapi` (`clones/src/asks.rs`, `clones/src/spec.rs`)
 //! - objects of more than 1 MiB go in pieces (`object/src/{ship,stage}.rs`): frames, and a form of record
+//! - namespaces of class `sql`: the functions `sql.*`, and a database in entries and snapshots (`linear/src/functions/sql.rs`, `linear/src/database.rs`). How a batch ends is
+//!   the same at every replica: so another version of SQLite, or another bound in `sql/src/limits.rs`, is another level
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 7;

@@ -13,6 +13,7 @@ impl Number {
     pub const SOFT: Number = Number(3);
     pub const OBJECT: Number = Number(4);
     pub const CACHE: Number = Number(5);
+    pub const SQL: Number = Number(6);
 
     /// The class that a frame of this kind is for.
     pub fn of_frame(frame: u16) -> Option<Number> {

@@ -17,6 +17,7 @@
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
+//! - `database.rs`: the database of a namespace of class `sql`, which is such a group's whole state.
 //! - `dump.rs`: how a namespace is read out, and put back.
 //! - `once.rs`: ids that callers give their writes, so that one that is asked again happens once.
 //! - `apart.rs`: what is done over several shards; `together.rs`: weak operations, several done as one.
@@ -28,6 +29,7 @@
 mod kept;
 
 mod apart;
+mod database;
 mod dump;
 mod freshness;
 pub mod functions;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
 
+use super::database::{Beside, Image};
 use super::ledger::Ledger;
 use super::limits::PART_BYTES;
 use super::map::Leaf;
@@ -56,6 +57,9 @@ struct WireHead {
     /// How often all scripts were forgotten.
     #[prost(uint64, tag = "6")]
     flushes: u64,
+    /// Of a database: its digest. Its image follows in parts.
+    #[prost(uint64, optional, tag = "7")]
+    database: Option<u64>,
 }
 
 /// What came of a write with a caller's id.
@@ -119,6 +123,9 @@ struct WirePart {
     /// Scripts in the order in which they came.
     #[prost(message, repeated, tag = "4")]
     texts: Vec<WireText>,
+    /// The next piece of a database's image.
+    #[prost(bytes = "bytes", tag = "5")]
+    database: Bytes,
 }
 
 const TEXT: u32 = 1;
@@ -133,6 +140,7 @@ const STREAM: u32 = 8;
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
     let once_closed = space.onces().closed().iter().flat_map(|(from, upto)| [*from, *upto]).collect();
+    let image = space.beside.image();
     let head = WireHead {
         clock,
         revision,
@@ -140,6 +148,7 @@ pub fn parts(space: &Space) -> Parts {
         above: space.above(),
         once_closed,
         flushes: space.texts().flushes(),
+        database: image.as_ref().map(|image| image.digest),
     };
     let mut first = vec![Bytes::from(head.encode_to_vec())];
     for (node, client) in clients {
@@ -158,7 +167,11 @@ pub fn parts(space: &Space) -> Parts {
         first.push(WirePart { clients: vec![wire], ..WirePart::default() }.encode_to_vec().into());
     }
     let body = Body { leaves: space.map().leaves().into_iter(), leaf: None };
-    Parts(Box::new(first.into_iter().chain(once_parts(space.onces())).chain(text_parts(space.texts())).chain(body)))
+    let pieces = image.into_iter().flat_map(Image::pieces);
+    let pieces = pieces.map(|database| WirePart { database, ..WirePart::default() }.encode_to_vec().into());
+    Parts(Box::new(
+        first.into_iter().chain(once_parts(space.onces())).chain(text_parts(space.texts())).chain(body).chain(pieces),
+    ))
 }
 
 fn text_parts(texts: &Texts) -> Vec<Bytes> {
@@ -249,8 +262,10 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
         space.texts_mut().restore_flushes(head.flushes);
     }
     head.once_closed.chunks_exact(2).for_each(|range| space.restore_closed(range[0], range[1]));
+    let mut image = Vec::new();
     for part in parts {
         let part = WirePart::decode(part).ok()?;
+        image.extend_from_slice(&part.database);
         for WireText { name, text, is_library, functions } in part.texts {
             if is_library {
                 space.texts_mut().put_library(&name, Library { text, functions }, true);
@@ -277,6 +292,9 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
             let (key, entry) = entry.take()?;
             space.restore(key, entry);
         }
+    }
+    if let Some(digest) = head.database {
+        space.beside = Beside::of(&image, digest)?;
     }
     Some(space)
 }

@@ -14,6 +14,7 @@ use class::{Bounds, Used};
 use cluster::raft;
 use uuid::Uuid;
 
+use super::database::Beside;
 use super::functions::{self, Run, script};
 use super::history::{Change, History, What};
 use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
@@ -59,6 +60,8 @@ pub struct Space {
     onces: Onces,
     /// Of scripts and libraries: not among the keys, and not removed with them.
     texts: Arc<Texts>,
+    /// Of a namespace of class `sql`, which has nothing else.
+    pub(super) beside: Beside,
     /// How often it was split, and the first hash that has gone so.
     splits: u32,
     above: Option<u64>,
@@ -404,9 +407,9 @@ impl Space {
         client.answers.get(&id.seq).filter(|_| id.boot == client.boot).cloned().map(Verdict::Ran)
     }
 
-    /// Keys and bytes of keys and values, those included that end at this moment.
+    /// Keys and bytes of keys, values and the database, those included that end at this moment.
     pub fn used(&self) -> Used {
-        Used { bytes: self.bytes as u64, keys: self.map.len() as u64 }
+        Used { bytes: self.bytes as u64 + self.beside.bytes(), keys: self.map.len() as u64 }
     }
 
     /// Why a command would not be done, if it could make what is stored more than this: by its arguments, and what they replace or
@@ -600,6 +603,10 @@ impl raft::State for Space {
         if let Some(split) = batch.split {
             self.split(split);
         }
+        if self.beside.is_broken() {
+            // The others have done what failed here: who went on would not be as they are.
+            return raft::Applied::Beyond;
+        }
         raft::Applied::Yes
     }
 
@@ -612,6 +619,6 @@ impl raft::State for Space {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes + self.texts.bytes()
+        self.bytes + self.texts.bytes() + self.beside.bytes() as usize
     }
 }

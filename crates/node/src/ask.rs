@@ -163,6 +163,7 @@ impl From<state::Op> for Ask {
             state::Op::Cache(op) => Ask::Cache(op),
             state::Op::Soft(op) => Ask::Soft(op),
             state::Op::Object(op) => Ask::Object(op),
+            state::Op::Sql(never) => match never {},
         }
     }
 }
@@ -175,6 +176,10 @@ impl From<state::Answer> for Answer {
             state::Answer::Cache(outcome) => Answer::Cache(outcome),
             state::Answer::Soft(outcome) => Answer::Soft(outcome),
             state::Answer::Object(outcome) => Answer::Object(outcome),
+            // Nothing is ever asked of it.
+            state::Answer::Sql(_) => {
+                Answer::Linear(Outcome::Refused(base::Refused::wrong("class sql has no operations of its own")))
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::facts::{self, BrickReport};
 use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_RUNS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
+use crate::wires::groups_of;
 
 /// How a node leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -287,8 +288,8 @@ impl Node {
         };
         let usable = self.live_cards().filter(is_usable).count();
         let lacks = |placed: &Placed| {
-            let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::linear);
-            wanted.is_some_and(|spec| place::would_lack(placed, usable, spec.groups()) > 0)
+            let wanted = self.namespaces.get(&placed.namespace).and_then(groups_of);
+            wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
         };
         let too_many = |(name, spec): (&String, &NamespaceSpec)| {
             let copies = spec.object()?.copies;

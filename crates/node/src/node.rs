@@ -181,6 +181,8 @@ pub struct Node {
     /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
     pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
     pub(crate) object_names: Arc<BTreeSet<String>>,
+    /// Those of class `sql`, and how large their databases may be.
+    pub(crate) databases: Arc<BTreeMap<String, u64>>,
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
@@ -291,6 +293,7 @@ impl Node {
             voters: BTreeSet::new(),
             linear_names: Arc::default(),
             object_names: Arc::default(),
+            databases: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
             reports: true,

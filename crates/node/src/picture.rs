@@ -121,6 +121,7 @@ impl Node {
             linear: Arc::clone(&self.linear_names),
             caches: Arc::clone(&self.caches),
             objects: Arc::clone(&self.object_names),
+            databases: Arc::clone(&self.databases),
             functions: Arc::clone(&self.functions_of),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),

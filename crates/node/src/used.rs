@@ -54,6 +54,7 @@ impl Node {
             state::Op::Cache(op) => (&op.namespace, 1),
             state::Op::Soft(op) => (&op.namespace, 1),
             state::Op::Object(op) => (&op.namespace, 1),
+            state::Op::Sql(never) => match *never {},
         };
         let (most, rate) = self.rates.get_mut(&**namespace)?;
         let after = rate.admit(now.mono, *most, count).err()?;
@@ -65,12 +66,16 @@ impl Node {
             state::Op::Cache(_) => Answer::Cache(Outcome::Refused(refused)),
             state::Op::Soft(_) => Answer::Soft(Outcome::Refused(refused)),
             state::Op::Object(_) => Answer::Object(Outcome::Refused(refused)),
+            state::Op::Sql(never) => match *never {},
         })
     }
 
     /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.
     pub(crate) fn used_view(&self, name: &str) -> Option<UsedView> {
-        let spec = self.namespaces.get(name).filter(|spec| spec.session().is_some() || spec.linear().is_some())?;
+        let spec = self
+            .namespaces
+            .get(name)
+            .filter(|spec| spec.session().is_some() || spec.linear().is_some() || spec.sql().is_some())?;
         let told = self.live_cards().filter_map(|card| self.report_of(card.id).used.get(name).copied());
         let all = told.fold(UsedThere::default(), |all, one| UsedThere {
             bytes: all.bytes.saturating_add(one.bytes),
@@ -83,7 +88,7 @@ impl Node {
         Some(UsedView {
             bytes: all.bytes.div_ceil(copies),
             keys: all.keys.div_ceil(copies),
-            bytes_max: quota.bytes_max,
+            bytes_max: spec.sql().map(|spec| spec.size_max).or(quota.bytes_max),
             keys_max: quota.keys_max,
             percent: all.percent,
         })

@@ -54,6 +54,9 @@ pub struct View {
     /// Namespaces of class `object`, for the front doors.
     #[serde(skip)]
     pub objects: Arc<BTreeSet<String>>,
+    /// Those of class `sql`, and how large their databases may be.
+    #[serde(skip)]
+    pub databases: Arc<BTreeMap<String, u64>>,
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,
@@ -82,6 +85,7 @@ impl View {
             () if self.linear.contains_key(namespace) => Class::Linear,
             () if self.caches.contains(namespace) => Class::Cache,
             () if self.objects.contains(namespace) => Class::Object,
+            () if self.databases.contains_key(namespace) => Class::Sql,
             () if is_soft() => Class::Soft,
             () => Class::Session,
         }

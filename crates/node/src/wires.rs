@@ -274,6 +274,8 @@ impl Node {
         self.linear_names = Arc::new(linear().map(|(name, spec)| (name.clone(), spec.weak.clone())).collect());
         let objects = specs.iter().filter(|(_, spec)| spec.object().is_some());
         self.object_names = Arc::new(objects.map(|(name, _)| name.clone()).collect());
+        let databases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.sql()?.size_max)));
+        self.databases = Arc::new(databases.collect());
         let functions = linear().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
         self.functions_of = Arc::new(functions.collect());
         // A record that this version cannot read is left out.
@@ -455,7 +457,7 @@ impl Node {
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
         let formed = live.iter().map(|id| self.of_its_own(*id, self.beacons.get(*id, facts::FORMED)));
         let mut scene = place::Scene {
-            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.linear()?.groups()))).collect(),
+            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), groups_of(spec)?))).collect(),
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
             formed: formed.flatten().collect(),
             large: live
@@ -771,4 +773,15 @@ fn route_session(spec: &ServiceSpec, leases: &BTreeMap<String, u64>) -> Option<R
     let lease_ms = *leases.get(&session.namespace)?;
     let path = session.path.clone().unwrap_or_else(|| http.path.clone());
     Some(RouteSession { spec: session.clone(), path, lease_ms })
+}
+
+/// Groups of class `linear` that a namespace is to have. One of class `sql` has one, whose members each have the database.
+pub(crate) fn groups_of(spec: &NamespaceSpec) -> Option<place::Wanted> {
+    let of_sql = spec.sql().map(|spec| place::Wanted {
+        shards: Some(1),
+        grows: false,
+        replicas: spec.replicas.unwrap_or(3),
+        memory: false,
+    });
+    of_sql.or_else(|| Some(spec.linear()?.groups()))
 }

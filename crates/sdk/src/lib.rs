@@ -22,6 +22,7 @@
 //! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //!   `objects.rs`: objects of owners, of class `object`. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
+//!   `sql.rs`: databases of class `sql`.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
@@ -52,6 +53,7 @@ mod services;
 mod sessions;
 mod shown;
 mod soft;
+mod sql;
 mod stage;
 mod stream;
 mod tcp;
@@ -78,6 +80,7 @@ pub use service::Service;
 pub use services::{CallError, Reply, Services};
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
 pub use soft::{Replica, Soft, SoftError};
+pub use sql::{Changed, Rows, Sql, SqlError, Statement};
 pub use stage::{Overloaded, Stage, Turn};
 pub use tcp::{Conn, Drain};
 pub use tokio;

@@ -25,7 +25,7 @@ use crate::pressure::Watch;
 use crate::shown;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
-use crate::{FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, StartError};
+use crate::{FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, Sql, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -87,6 +87,11 @@ impl Service {
     /// Other services of the cluster, by their names.
     pub fn services(&self) -> Services {
         Services::new(self.node.clone(), &self.given)
+    }
+
+    /// The database of a namespace of class `sql` that the service names.
+    pub fn sql(&self, namespace: &str) -> Result<Sql, StartError> {
+        Ok(Sql::new(self.node.clone(), namespace, self.given.token(namespace)?))
     }
 
     /// The clones of this service as a group.

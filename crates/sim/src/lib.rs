@@ -17,4 +17,5 @@ pub mod promises;
 pub mod scene;
 pub mod shipped;
 pub mod soft_load;
+pub mod sql_load;
 pub mod world;

@@ -12,6 +12,7 @@ use crate::linear_load::WIDE_SHARDS;
 use crate::modes_load::FORMS;
 use crate::promises::session::{What, WriteId};
 use crate::soft_load::FLOOR;
+use crate::sql_load::LEDGER;
 
 /// Namespace that load uses, and the one whose lease is the operator's mark.
 pub const NAMESPACE: &str = "carts";
@@ -48,11 +49,12 @@ pub struct Load {
     marks: u64,
     /// Of what it declares.
     memory: bool,
-    is_soft: bool,
+    /// Classes `soft` and `sql`.
+    has: (bool, bool),
 }
 
 impl Load {
-    pub fn new(memory: bool, is_soft: bool, mut rng: Rng) -> Self {
+    pub fn new(memory: bool, has: (bool, bool), mut rng: Rng) -> Self {
         let clients = rng.between(3, 8);
         let pause = Span::millis(*rng.pick(&[50, 150, 400]).expect("it is not empty"));
         Self {
@@ -62,7 +64,7 @@ impl Load {
             operator: rng.fork(),
             marks: 0,
             memory,
-            is_soft,
+            has,
         }
     }
 
@@ -138,7 +140,7 @@ impl Load {
     pub fn declare(&mut self, n: usize) -> (String, u64, usize) {
         self.marks += 1;
         (
-            declaration(self.marks, self.memory, self.is_soft, &mut self.operator),
+            declaration(self.marks, self.memory, self.has, &mut self.operator),
             self.marks,
             self.operator.below(n as u64) as usize,
         )
@@ -146,8 +148,8 @@ impl Load {
 }
 
 /// A declaration that shows its mark. Mark 0 is the one that the cluster is founded with.
-/// `memory`: what class `linear` acknowledges is not forced yet. `is_soft`: with a namespace of class `soft`.
-pub fn declaration(mark: u64, memory: bool, is_soft: bool, rng: &mut Rng) -> String {
+/// `memory`: what class `linear` acknowledges is not forced yet. `is_soft`, `is_sql`: with a namespace of that class.
+pub fn declaration(mark: u64, memory: bool, (is_soft, is_sql): (bool, bool), rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
     let durability = if memory { "memory" } else { "disk" };
@@ -162,6 +164,9 @@ pub fn declaration(mark: u64, memory: bool, is_soft: bool, rng: &mut Rng) -> Str
         LEASE_DEFAULT.as_millis() / 1000,
         MARK_BASE_SECS + mark,
     );
+    if is_sql {
+        text += &format!("[namespace.{LEDGER}]\nclass = \"sql\"\n");
+    }
     if is_soft {
         text += &format!("[namespace.{FLOOR}]\nclass = \"soft\"\n");
     }

@@ -26,15 +26,18 @@ use crate::promises::modes::Modes;
 use crate::promises::session::Sessions;
 use crate::promises::soft::Soft;
 use crate::promises::splits::{Can, Splits};
+use crate::promises::sql::Sql;
 use crate::promises::{Broken, CLONES_LIED_WITHIN, CLONES_WITHIN, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped, TOKEN};
 use crate::soft_load::{self, SoftLoad};
+use crate::sql_load::{self, SqlLoad};
 use crate::world::{Happened, World};
 use seen::Seen;
 
 mod judge;
 mod seen;
 mod softly;
+mod tables;
 
 const LIED: &str = "no word of a peer to which nothing belongs ends a process";
 const CALM: &str = "no machine wakes without end";
@@ -69,6 +72,8 @@ const LINEAR: u64 = 1 << 32;
 const MODES: u64 = 1 << 33;
 /// Clients of class `soft` count from here.
 const SOFT: u64 = 1 << 34;
+/// Clients of class `sql` count from here.
+const SQL: u64 = 1 << 35;
 const TICK: u64 = 1 << 60;
 /// Tells the generator of rounds from that of all else.
 const ROUNDS: u64 = 0x726f_756e_6473;
@@ -136,6 +141,7 @@ enum Asked {
     Linear(Linearly),
     Modes(modes_load::Act),
     Soft(soft_load::Act),
+    Sql(sql_load::Act),
     /// All that a node has of class `soft`: its number, and the how manieth question.
     Look(usize, usize),
     Apply(u64),
@@ -188,6 +194,8 @@ pub struct Scene {
     modes: Modes,
     soft_load: SoftLoad,
     soft: Soft,
+    sql_load: SqlLoad,
+    sql: Sql,
     looks: softly::Looks,
     /// Clients use the other classes.
     others: bool,
@@ -233,6 +241,7 @@ pub fn run(plan: Plan) -> Report {
     scene.ops.insert("shards made by splits".into(), scene.seen.iter().map(|seen| seen.splits).max().unwrap_or(0));
     scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
     scene.ops.insert("soft judged".into(), scene.soft.judged);
+    scene.ops.insert("sql judged".into(), scene.sql.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
     scene.ops.insert("requests turned away for their priority".into(), scene.turned_away);
@@ -257,8 +266,13 @@ impl Scene {
             Some(bug) => bug.is_of_soft(),
             None => plan.soft || soft_load::is_in(plan.seed),
         };
+        // An older program does not know it.
+        let is_sql = match plan.bug {
+            Some(bug) => bug.is_of_sql(),
+            None => !plan.soft && sql_load::is_in(plan.seed),
+        };
         let others = !plan.soft;
-        let mut cluster = Cluster::new(load::declaration(0, memory, is_soft, &mut rng.fork()), plan.bug);
+        let mut cluster = Cluster::new(load::declaration(0, memory, (is_soft, is_sql), &mut rng.fork()), plan.bug);
         // A planted bug drops the ends of logs: of those that have one.
         if plan.bug.is_none() {
             cluster.linear_log = load::linear_log(plan.seed);
@@ -282,7 +296,7 @@ impl Scene {
         let mut scene = Self {
             seed: plan.seed,
             faults: Faults::new(rng.fork(), lies),
-            load: Load::new(memory, is_soft, rng.fork()),
+            load: Load::new(memory, (is_soft, is_sql), rng.fork()),
             memory,
             older,
             linear_load: LinearLoad::new(rng.fork()),
@@ -294,6 +308,8 @@ impl Scene {
             modes: Modes::of(plan.nodes),
             soft_load: SoftLoad::new(plan.seed, is_soft),
             soft: Soft::of(plan.nodes),
+            sql_load: SqlLoad::new(plan.seed, is_sql),
+            sql: Sql::default(),
             looks: softly::Looks::default(),
             others,
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
@@ -331,6 +347,9 @@ impl Scene {
         self.world.alarm(Span::secs(3), OPERATOR);
         for client in 0..self.soft_load.clients() {
             self.world.alarm(Span::secs(6), SOFT + client as u64);
+        }
+        for client in 0..self.sql_load.clients() {
+            self.world.alarm(Span::secs(7), SQL + client as u64);
         }
         if !self.others {
             return;
@@ -428,6 +447,7 @@ impl Scene {
                 }
             }
             Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
+            Happened::Alarm(client) if client >= SQL => self.ask_sql((client - SQL) as usize),
             Happened::Alarm(client) if client >= SOFT => self.ask_soft((client - SOFT) as usize),
             Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
             Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),

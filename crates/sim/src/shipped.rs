@@ -12,6 +12,7 @@ use cluster::{Card, Door, DoorAddrs};
 use node::{Answer, Applied, Ask, Node, View};
 use prost::Message;
 use state::class::Number;
+use state::linear::functions::sql::BATCH;
 use state::linear::limits::LOG;
 use state::linear::{Ran, Reply as Got};
 use state::session::doc::Doc;
@@ -68,6 +69,10 @@ pub enum Bug {
     SoftBlind,
     /// The first cell of what repairs class `soft` stands for all of the frame, and the others are lost.
     SoftCovers,
+    /// Some batches of class `sql` are acknowledged and not done.
+    SqlFalseAck,
+    /// Some batches of class `sql` are done in part.
+    SqlTorn,
     /// What a peer says of others is believed, and what it says of this node is not refuted.
     Believes,
 }
@@ -76,6 +81,11 @@ impl Bug {
     /// Only where there are namespaces of class `soft` it can show.
     pub fn is_of_soft(self) -> bool {
         matches!(self, Bug::SoftFalseAck | Bug::SoftBlind | Bug::SoftCovers)
+    }
+
+    /// ... of class `sql`.
+    pub fn is_of_sql(self) -> bool {
+        matches!(self, Bug::SqlFalseAck | Bug::SqlTorn)
     }
 }
 
@@ -269,6 +279,14 @@ impl Planted {
             && let Some(ms) = std::str::from_utf8(end).ok().and_then(|end| end.parse::<u64>().ok())
         {
             *end = (2 * ms).to_string().into();
+        }
+        if let (Bug::SqlFalseAck | Bug::SqlTorn, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && let [step] = &mut op.steps[..]
+            && step.function == BATCH
+            && self.rng.chance(0.1)
+        {
+            let text = String::from_utf8_lossy(&step.args[3]).replace("n = n + 1", "n = n + 0");
+            step.args[3] = if self.bug == Bug::SqlTorn { text.into() } else { Bytes::from_static(b"[\"select 1\"]") };
         }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {

@@ -24,6 +24,7 @@ pub use linear;
 pub use object;
 pub use session;
 pub use soft;
+pub use sql;
 
 pub use events::{Declaration, Output};
 use events::{OfAll, OfGroup, Recovering, run, undone};
@@ -34,6 +35,7 @@ list::classes! {
     cache Cache: ::cache::Cache,
     soft Soft: ::soft::Soft,
     object Object: ::object::Object,
+    sql Sql: ::sql::Sql,
 }
 
 /// What is known of a figure of any class.

@@ -21,6 +21,12 @@ pub fn only_object(api: &Api, ns: &str) -> Result<(), Problem> {
     only(api, ns, Class::Object)
 }
 
+/// How large the database of this namespace may be.
+pub fn only_sql(api: &Api, ns: &str) -> Result<u64, Problem> {
+    only(api, ns, Class::Sql)?;
+    Ok(api.view().databases.get(ns).copied().unwrap_or(state::sql::limits::SIZE_MAX))
+}
+
 fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {
     match api.view().class_of(ns) {
         class if class == wanted => Ok(()),
@@ -38,7 +44,7 @@ fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {
 pub fn has_keys(api: &Api, ns: &str) -> Result<(), Problem> {
     match api.view().class_of(ns) {
         Class::Session | Class::Linear | Class::Cache | Class::Soft => Ok(()),
-        class @ Class::Object => {
+        class @ (Class::Object | Class::Sql) => {
             let why =
                 format!("namespace {ns} is of class {class}, which has no keys over HTTP: {}", instead(class, ns));
             Err(Problem::wrong(why))
@@ -59,6 +65,7 @@ fn instead(class: Class, ns: &str) -> String {
         Class::Soft => format!(
             "its values are at /v1/ns/{ns}/keys/KEY, its collections at /v1/ns/{ns}/apply/KEY, or go by the Redis protocol"
         ),
+        Class::Sql => format!("statements go to /v1/ns/{ns}/sql"),
         Class::Object => format!("objects are at /v1/ns/{ns}/objects/OWNER/ID"),
     }
 }

@@ -66,7 +66,7 @@ pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, P
 }
 
 /// With the priority and within the time that a program passes on of the request that it serves.
-async fn operate(api: &Api, op: Op, headers: &HeaderMap) -> Result<Ran, Problem> {
+pub async fn operate(api: &Api, op: Op, headers: &HeaderMap) -> Result<Ran, Problem> {
     known(api, &op)?;
     let (priority, budget) = for_request(headers, LINEAR_BUDGET)?;
     match api.backend.ask(Ask::Linear(Op { priority, ..op }), budget).await? {
@@ -92,7 +92,7 @@ pub fn problem(wrong: Wrong) -> Problem {
 }
 
 /// The id of a write, if its caller gave one.
-fn once(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
+pub fn once(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
     let Some(text) = headers.get(ONCE) else { return Ok(None) };
     let text = String::from_utf8_lossy(text.as_bytes());
     state::linear::once::parse(&text).map(Some).map_err(|why| Problem::wrong(format!("{ONCE}: {why}")))

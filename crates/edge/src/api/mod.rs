@@ -68,6 +68,7 @@ mod secrets;
 mod shown;
 mod soft;
 mod soft_watch;
+mod sql;
 mod stages;
 mod stall;
 mod status;
@@ -220,6 +221,7 @@ pub fn router_with(
         .route("/v1/ns/{ns}/mget", post(many::get))
         .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
+        .route("/v1/ns/{ns}/sql", post(sql::sql))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))
         .route("/v1/ns/{ns}/objects/{owner}", get(objects::list))

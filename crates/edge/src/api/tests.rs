@@ -33,6 +33,8 @@ mod of_rights;
 mod of_shown;
 #[path = "tests/soft.rs"]
 mod of_soft;
+#[path = "tests/sql.rs"]
+mod of_sql;
 
 struct Toy {
     view: channel::Sender<Arc<View>>,
@@ -120,9 +122,12 @@ fn view() -> View {
         root: node::view::RootView { leader: Some("n1".into()), voters: vec![], version: 3, level: base::LEVEL },
         figures: [("session.writes".into(), 5), ("session.bytes".into(), 6)].into(),
         tokens: Arc::new(
-            [("carts".to_string(), "secret".to_string()), ("mail".to_string(), "post".to_string())].into(),
+            [("carts", "secret"), ("mail", "post"), ("books", "sesame")]
+                .map(|(ns, token)| (ns.to_string(), token.to_string()))
+                .into(),
         ),
         objects: Arc::new(["mail".to_string()].into()),
+        databases: Arc::new([("books".to_string(), 1_234_567)].into()),
         admin_token: "root".into(),
         stages: Arc::new([("session-brick", stage())]),
         stubs: vec![StubView {

@@ -122,7 +122,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: [SESSION_STAGE, LINEAR_STAGE, CACHE_STAGE, SOFT_STAGE, SESSION_STAGE].map(lane),
+            lanes: [SESSION_STAGE, LINEAR_STAGE, CACHE_STAGE, SOFT_STAGE, SESSION_STAGE, SESSION_STAGE].map(lane),
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -262,7 +262,7 @@ impl Gate {
             let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
             let _ = answer.send(match class {
                 Class::Linear => Answer::Linear(Outcome::Refused(refused)),
-                Class::Session | Class::Object => Answer::Session(Outcome::Refused(refused)),
+                Class::Session | Class::Object | Class::Sql => Answer::Session(Outcome::Refused(refused)),
                 Class::Cache => Answer::Cache(Outcome::Refused(refused)),
                 Class::Soft => Answer::Soft(Outcome::Refused(refused)),
             });
@@ -374,7 +374,7 @@ fn class(ask: &Ask) -> Class {
 fn budget(class: Class) -> Span {
     match class {
         Class::Linear => LINEAR_BUDGET,
-        Class::Session | Class::Object => OP_BUDGET,
+        Class::Session | Class::Object | Class::Sql => OP_BUDGET,
         // A purge may have to wait for the leases of a hung node.
         Class::Cache => CACHE_BUDGET,
         Class::Soft => SOFT_BUDGET,

@@ -27,6 +27,7 @@ pub mod script;
 mod set;
 mod sorted;
 mod space;
+pub mod sql;
 mod stream;
 mod text;
 pub mod texts;
@@ -216,6 +217,7 @@ const NEVER_GROW: &[&str] = &[
     "library.remove",
     "library.flush",
     "versions.above",
+    "sql.batch",
 ];
 /// Writes that do nothing where there is no key.
 const NEVER_MAKE: &[&str] = &[
@@ -250,6 +252,7 @@ pub static ALL: &[&[Function]] = &[
     once::ALL,
     script::ALL,
     texts::ALL,
+    sql::ALL,
     space::ALL,
     changes::ALL,
 ];

@@ -26,6 +26,7 @@ mod priority;
 mod quota;
 mod scripts;
 mod split;
+mod sql;
 mod stale;
 mod texts;
 mod together;

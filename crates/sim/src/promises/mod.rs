@@ -12,6 +12,7 @@ pub mod modes;
 pub mod session;
 pub mod soft;
 pub mod splits;
+pub mod sql;
 pub mod urns;
 
 use base::{Span, Time};

@@ -5,13 +5,14 @@ use node::Answer;
 use state::linear::{self, Ran};
 use state::session::Reply;
 
-use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, SOFT, Scene, TRIES_MAX};
+use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, SOFT, SQL, Scene, TRIES_MAX};
 use crate::history::Line;
 use crate::linear_load;
 use crate::load::{self, Drawn};
 use crate::promises::linear::{Linear, ONCE};
 use crate::promises::session::{Ended, Found};
 use crate::promises::{Broken, SERVED_WITHIN, declared};
+use crate::sql_load;
 
 const SERVED: &str = "any one node may be killed: no operation through a live node fails";
 
@@ -31,6 +32,8 @@ impl Scene {
             }
             Asked::Linear(_) => self.judge_linear(flight, Outcome::Unknown(Unknown { why: "its node died".into() }))?,
             Asked::Soft(act) => self.soft.broken_off(act, now),
+            // It may have happened: it goes on until somebody has seen it.
+            Asked::Sql(_) => (),
             Asked::Look(node, nth) => self.looked(*node, *nth, None)?,
             // It may have happened.
             Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave | Asked::Former(_) | Asked::Comes(..) => (),
@@ -62,6 +65,14 @@ impl Scene {
                 self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
                 self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
                 self.judge_soft(&flight, act, &outcome)
+            }
+            (Asked::Sql(act), Answer::Linear(outcome)) => {
+                self.ended(&flight, &text(&outcome, sql_load::shown));
+                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
+                if let Some(total) = self.sql.end(act, flight.start, now, outcome)? {
+                    self.sql_load.has_read((flight.client - SQL) as usize, total);
+                }
+                Ok(())
             }
             (Asked::Look(node, nth), Answer::Soft(outcome)) => {
                 self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
@@ -236,6 +247,7 @@ impl Scene {
             }
             Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Soft(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Sql(act) => (act.name(), "", Some(format!("{act:?}"))),
             Asked::Look(..) => ("soft-look", "", None),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
@@ -264,6 +276,10 @@ impl Scene {
             }
             Asked::Soft(_) => {
                 let pause = self.soft_load.pause((flight.client - SOFT) as usize);
+                self.world.alarm(self.pause(pause), flight.client);
+            }
+            Asked::Sql(_) => {
+                let pause = self.sql_load.pause((flight.client - SQL) as usize);
                 self.world.alarm(self.pause(pause), flight.client);
             }
             // If it may enter, it is not distrusted any more by then.

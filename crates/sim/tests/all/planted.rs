@@ -88,6 +88,22 @@ fn a_busy_loop_is_caught() {
     assert_eq!(caught(Bug::Spins), Some("no machine wakes without end"));
 }
 
+#[test]
+fn batches_of_class_sql_that_are_not_done_or_in_part_are_caught() {
+    assert_eq!(caught(Bug::SqlFalseAck), Some(sim::promises::sql::KEPT));
+    assert_eq!(caught(Bug::SqlTorn), Some(sim::promises::sql::ONCE));
+}
+
+#[test]
+fn batches_of_class_sql_happen_once_and_stay_under_faults() {
+    // The first seeds that have them, one with logs of any length.
+    for seed in (1..).filter(|seed| sim::sql_load::is_in(*seed)).take(2) {
+        let report = run(seed, 3, 3, None);
+        assert_eq!(report.broken, None, "seed {seed}\n{}", report.last);
+        assert!(report.ops["sql judged"] > 50, "{:?}", report.ops);
+    }
+}
+
 const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
 const WATCH: &str = "who watches class linear is told each change once, in order";
 const STALE: &str = "a stale read of class linear is not older than it says, nor than it may be";

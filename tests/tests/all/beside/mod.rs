@@ -58,6 +58,7 @@ mod sessions;
 mod shop;
 mod soft;
 mod soft_cut;
+mod sql;
 mod status;
 mod strangers;
 mod streams;

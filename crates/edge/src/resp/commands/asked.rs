@@ -117,7 +117,7 @@ fn copies(call: &Call<'_>) -> Copies {
             let groups = declared.map(|namespace| namespace.shards.iter().map(|shard| shard.members.len() / 2));
             groups.and_then(Iterator::min).unwrap_or(0)
         }
-        Class::Session | Class::Soft | Class::Object => others.min(1),
+        Class::Session | Class::Soft | Class::Object | Class::Sql => others.min(1),
         Class::Cache => 0,
     };
     let is_in_memory = declared.is_some_and(|namespace| namespace.durability.as_deref() == Some("memory"));

@@ -61,7 +61,7 @@ impl Keyspace {
                 Class::Linear => count_linear(&space).await,
                 Class::Cache => count_cache(&space).await,
                 Class::Soft => count_soft(&space).await,
-                Class::Object => None,
+                Class::Object | Class::Sql => None,
             }
         };
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {

@@ -343,13 +343,16 @@ pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
         Class::Linear => linear::find(name),
         Class::Cache => cache::find(name),
         Class::Soft => soft::find(name),
-        Class::Object => find(name).filter(|spec| spec.does.is_of_connection()),
+        Class::Object | Class::Sql => find(name).filter(|spec| spec.does.is_of_connection()),
     }
 }
 
 /// Class `object` has no commands of its own.
 const OF_OBJECTS: refused::Table =
     &[(&["*"], "objects are at /v1/ns/NAMESPACE/objects of the HTTP API: docs/guide/objects.md")];
+
+/// Neither has class `sql`.
+const OF_SQL: refused::Table = &[(&["*"], "statements go to /v1/ns/NAMESPACE/sql of the HTTP API: docs/guide/sql.md")];
 
 /// The error for a command that is not in the list of this class.
 pub fn not_offered(class: Class, command: &Command) -> Reply {
@@ -360,6 +363,7 @@ pub fn not_offered(class: Class, command: &Command) -> Reply {
         Class::Cache => cache::INSTEAD,
         Class::Soft => soft::INSTEAD,
         Class::Object => OF_OBJECTS,
+        Class::Sql => OF_SQL,
     };
     let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
     Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))

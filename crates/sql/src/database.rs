@@ -1,0 +1,463 @@
+//! One replica's database: SQLite in memory. What it does follows from the batches that it was given and from nothing else, so a
+//! replica that began with another one's image goes on as that one does.
+//!
+//! - After a batch that has changed the schema it is opened anew from its own image: SQLite's plans depend on the order in which it
+//!   learned of tables and indexes, and a replica that comes later learns of them from an image.
+//! - A batch ends by counted steps, never by time.
+//! - What fails for want of memory, or as the image is damaged, fails here and not at the others: then the database says that it
+//!   is [`Broken`], and whoever drives it takes no further part with it.
+
+use std::sync::{Arc, Mutex};
+
+use base::Rng;
+use base::checksum::place_hash;
+use bytes::Bytes;
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{Action, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::batch::{self, Statement};
+use super::given::{self, Given, Shared, Sharing, lock};
+use super::limits::{
+    ARGS_MAX, BATCH_STEPS_MAX, PAGE_BYTES, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX, STEPS_COUNTED,
+    VALUE_BYTES_MAX,
+};
+use super::rules::{self, Allowed};
+use super::{Failure, Kind};
+
+/// It does not know what the others know: it fails for a reason of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken(pub String);
+
+/// What a batch or query gives, as JSON, or why nothing was done.
+pub type Answer = Result<Bytes, Failure>;
+
+pub struct Database(Mutex<Inner>);
+
+struct Inner {
+    connection: Connection,
+    shared: Sharing,
+    /// Bytes of all its pages.
+    bytes: u64,
+    /// How often its schema was changed.
+    schema: i64,
+    digest: u64,
+}
+
+/// What one statement gave.
+#[derive(Serialize)]
+struct Given1 {
+    changed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_id: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<Vec<Value>>>,
+}
+
+/// Rows and bytes that may still be given.
+struct Room {
+    rows: usize,
+    bytes: usize,
+}
+
+enum End {
+    Failed(Kind, String),
+    Broken(Broken),
+}
+
+impl Database {
+    /// One without tables.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn new() -> Result<Self, Broken> {
+        Self::open(&[], 0)
+    }
+
+    /// As another replica was.
+    ///
+    /// # Errors
+    /// It is no image of a database, or there is no memory for it.
+    pub fn open(image: &[u8], digest: u64) -> Result<Self, Broken> {
+        Inner::open(image, digest).map(|inner| Self(Mutex::new(inner))).map_err(|error| broken(&error))
+    }
+
+    /// Does all of a batch, or nothing. `bytes_max`: of the database after it.
+    ///
+    /// # Errors
+    /// Not in the batch: it failed here alone.
+    pub fn apply(&self, given: Given, bytes_max: u64, json: &[u8]) -> Result<Answer, Broken> {
+        let statements = match batch::parse(json) {
+            Ok(statements) => statements,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        lock(&self.0).apply(given, bytes_max, &statements)
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// Not in the query: it failed here alone.
+    pub fn query(&self, given: Given, json: &[u8]) -> Result<Answer, Broken> {
+        let statement = match batch::parse_query(json) {
+            Ok(statement) => statement,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        lock(&self.0).query(given, &statement)
+    }
+
+    /// All of it as SQLite has it in a file; nothing while there is none.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn image(&self) -> Result<Bytes, Broken> {
+        lock(&self.0).image().map(Bytes::from).map_err(|error| broken(&error))
+    }
+
+    /// Of all pages.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.0).bytes
+    }
+
+    /// Of all that was ever done with it, in order: the same at replicas that have done the same.
+    pub fn digest(&self) -> u64 {
+        lock(&self.0).digest
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Database({} B)", self.bytes())
+    }
+}
+
+impl Inner {
+    fn open(image: &[u8], digest: u64) -> Result<Self, Error> {
+        // Not by URI, so that no name means a file.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_in_memory_with_flags(flags)?;
+        if !image.is_empty() {
+            connection.deserialize_read_exact("main", image, image.len(), false)?;
+        }
+        // Nothing of it is ever in a file: what sorts, and what is needed to go back, neither.
+        connection.execute_batch(&format!(
+            "pragma page_size = {PAGE_BYTES}; pragma journal_mode = memory; pragma temp_store = memory; pragma foreign_keys = on; \
+             pragma recursive_triggers = off; pragma cell_size_check = on"
+        ))?;
+        for (config, is_on) in [
+            (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+            (DbConfig::SQLITE_DBCONFIG_DQS_DDL, false),
+            (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
+            // Views and triggers use what is allowed there, and nothing else.
+            (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        ] {
+            connection.set_db_config(config, is_on)?;
+        }
+        for (limit, most) in [
+            (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES_MAX),
+            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, ARGS_MAX),
+            (Limit::SQLITE_LIMIT_ATTACHED, 0),
+            (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+            (Limit::SQLITE_LIMIT_COLUMN, 500),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 100),
+            (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 32),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
+        ] {
+            connection.set_limit(limit, i32::try_from(most).unwrap_or(i32::MAX))?;
+        }
+        let shared = Sharing::default();
+        given::install(&connection, &shared)?;
+        hook(&mut connection, &shared)?;
+        let mut inner = Self { connection, shared, bytes: 0, schema: 0, digest };
+        // What is read of the schema now is read by nobody's statement: those count their own steps.
+        let _: i64 = inner
+            .ours(|connection| connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0)))?;
+        inner.bytes = inner.count_bytes()?;
+        inner.schema = inner.count_schemas()?;
+        Ok(inner)
+    }
+
+    /// Has the connection do something of our own.
+    fn ours<T>(&mut self, act: impl FnOnce(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
+        lock(&self.shared).is_ours = true;
+        let result = act(&mut self.connection);
+        lock(&self.shared).is_ours = false;
+        result
+    }
+
+    fn count_bytes(&mut self) -> Result<u64, Error> {
+        let pages: i64 = self.ours(|connection| connection.query_row("pragma page_count", [], |row| row.get(0)))?;
+        Ok(pages.cast_unsigned() * PAGE_BYTES)
+    }
+
+    fn count_schemas(&mut self) -> Result<i64, Error> {
+        self.ours(|connection| connection.query_row("pragma schema_version", [], |row| row.get(0)))
+    }
+
+    fn image(&mut self) -> Result<Vec<u8>, Error> {
+        if self.bytes == 0 {
+            return Ok(Vec::new());
+        }
+        self.ours(|connection| Ok(connection.serialize("main")?.to_vec()))
+    }
+
+    fn begin(&mut self, given: Given, steps: u32) {
+        let mut shared = lock(&self.shared);
+        let digest = self.digest;
+        *shared = Shared {
+            now_ms: given.wall_ms,
+            rng: Some(Rng::new(given.seed)),
+            counts_left: steps / STEPS_COUNTED,
+            digest,
+            ..Shared::default()
+        };
+    }
+
+    fn apply(&mut self, given: Given, bytes_max: u64, statements: &[Statement]) -> Result<Answer, Broken> {
+        let ours = |error: Error| broken(&error);
+        self.begin(given, BATCH_STEPS_MAX);
+        let pages = (bytes_max / PAGE_BYTES).max(1);
+        self.ours(|connection| connection.execute_batch(&format!("pragma max_page_count = {pages}; begin immediate")))
+            .map_err(ours)?;
+        let mut room = Room { rows: ROWS_MAX, bytes: RESULT_BYTES_MAX };
+        let mut results = Vec::with_capacity(statements.len());
+        let mut failed = None;
+        for (at, statement) in statements.iter().enumerate() {
+            match self.run(statement, false, &mut room) {
+                Ok(given) => results.push(given),
+                Err(End::Broken(broken)) => return Err(broken),
+                Err(End::Failed(kind, why)) => {
+                    failed = Some(Failure { kind, statement: Some(at), why });
+                    break;
+                }
+            }
+        }
+        if failed.is_none() {
+            // What is to hold at the end only is looked at here: deferred references.
+            failed = match self.ours(|connection| connection.execute_batch("commit")) {
+                Ok(()) => None,
+                Err(error) => match self.end_of(&error) {
+                    End::Failed(kind, why) => Some(Failure { kind, statement: None, why }),
+                    End::Broken(broken) => return Err(broken),
+                },
+            };
+        }
+        if let Some(failure) = failed {
+            if !self.connection.is_autocommit() {
+                self.ours(|connection| connection.execute_batch("rollback")).map_err(ours)?;
+            }
+            return Ok(Err(failure));
+        }
+        let answer = serde_json::to_vec(&json!({ "results": results })).map_err(|error| Broken(error.to_string()))?;
+        let (schema, digest) = {
+            let shared = lock(&self.shared);
+            (shared.schema, shared.digest)
+        };
+        self.digest = place_hash(&[&digest.to_le_bytes()[..], &answer].concat());
+        self.bytes = self.count_bytes().map_err(ours)?;
+        // Who says `if not exists` mostly changes nothing.
+        if schema && self.count_schemas().map_err(ours)? != self.schema {
+            let image = self.image().map_err(ours)?;
+            *self = Self::open(&image, self.digest).map_err(ours)?;
+        }
+        Ok(Ok(answer.into()))
+    }
+
+    fn query(&mut self, given: Given, statement: &Statement) -> Result<Answer, Broken> {
+        self.begin(given, QUERY_STEPS_MAX);
+        let mut room = Room { rows: ROWS_MAX, bytes: RESULT_BYTES_MAX };
+        match self.run(statement, true, &mut room) {
+            Ok(Given1 { columns, rows, .. }) => {
+                let answer = json!({ "columns": columns, "rows": rows.unwrap_or_default() });
+                Ok(Ok(serde_json::to_vec(&answer).map_err(|error| Broken(error.to_string()))?.into()))
+            }
+            Err(End::Failed(kind, why)) => Ok(Err(Failure { kind, statement: None, why })),
+            Err(End::Broken(broken)) => Err(broken),
+        }
+    }
+
+    fn run(&self, asked: &Statement, only_reads: bool, room: &mut Room) -> Result<Given1, End> {
+        let end = |error: Error| self.end_of(&error);
+        {
+            let mut shared = lock(&self.shared);
+            (shared.refused, shared.inserted) = (None, false);
+        }
+        let mut statement = self.connection.prepare(&asked.sql).map_err(end)?;
+        if only_reads && !statement.readonly() {
+            let why = "a query only reads: send what changes something as {\"batch\": [..]}";
+            return Err(End::Failed(Kind::Refused, why.into()));
+        }
+        if statement.parameter_count() != asked.args.len() {
+            let (takes, has) = (statement.parameter_count(), asked.args.len());
+            return Err(End::Failed(Kind::Bad, format!("it takes {takes} arguments, and has {has}")));
+        }
+        for (at, arg) in asked.args.iter().enumerate() {
+            statement.raw_bind_parameter(at + 1, arg).map_err(end)?;
+        }
+        let before = self.connection.total_changes();
+        let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let mut rows = Vec::new();
+        let mut found = statement.raw_query();
+        while let Some(row) = found.next().map_err(end)? {
+            let mut values = Vec::with_capacity(columns.len());
+            for at in 0..columns.len() {
+                let value = shown(row.get_ref(at).map_err(end)?);
+                let bytes =
+                    8 + value.as_str().map_or(0, str::len) + value.as_object().map_or(0, |_| VALUE_BYTES_MAX / 64);
+                room.bytes = room.bytes.checked_sub(bytes).ok_or_else(too_much)?;
+                values.push(value);
+            }
+            room.rows = room.rows.checked_sub(1).ok_or_else(too_much)?;
+            rows.push(values);
+        }
+        drop(found);
+        drop(statement);
+        let has_changed = self.connection.total_changes() != before;
+        let changed = if has_changed { self.connection.changes() } else { 0 };
+        let mut shared = lock(&self.shared);
+        if shared.is_last_row {
+            let why =
+                "a row with the highest number that there is cannot be: the next one would get its number by chance";
+            return Err(End::Failed(Kind::Refused, why.into()));
+        }
+        let last_id = shared.inserted.then(|| self.connection.last_insert_rowid());
+        shared.changes = changed.cast_signed();
+        shared.last_id = last_id.unwrap_or(shared.last_id);
+        let is_met = changed.max(rows.len() as u64) >= asked.must;
+        if !is_met {
+            let (must, has) = (asked.must, changed.max(rows.len() as u64));
+            return Err(End::Failed(
+                Kind::Unmet,
+                format!("it had to change or give {must} rows, and did so with {has}"),
+            ));
+        }
+        let rows = (!columns.is_empty()).then_some(rows);
+        Ok(Given1 { changed, last_id, columns, rows })
+    }
+
+    /// What has come of an error of SQLite.
+    fn end_of(&self, error: &Error) -> End {
+        let shared = lock(&self.shared);
+        if shared.is_spent {
+            let why = "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
+            return End::Failed(Kind::Budget, why.into());
+        }
+        if let Some(why) = &shared.refused {
+            return End::Failed(Kind::Refused, why.clone());
+        }
+        match error {
+            Error::Empty => End::Failed(Kind::Bad, "there is no statement in it".into()),
+            Error::MultipleStatement => {
+                End::Failed(Kind::Bad, "it is several statements: send each as one of the batch".into())
+            }
+            _ => match error.sqlite_error_code() {
+                Some(ErrorCode::ConstraintViolation) => End::Failed(Kind::Constraint, error.to_string()),
+                Some(ErrorCode::DiskFull) => End::Failed(
+                    Kind::Full,
+                    "the database has all the bytes that it may: delete rows, or declare a higher size_max".into(),
+                ),
+                Some(ErrorCode::TooBig) => {
+                    End::Failed(Kind::Large, format!("a value or row has over {VALUE_BYTES_MAX} bytes"))
+                }
+                Some(
+                    ErrorCode::OutOfMemory
+                    | ErrorCode::DatabaseCorrupt
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::NotADatabase
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::InternalMalfunction
+                    | ErrorCode::ApiMisuse,
+                ) => End::Broken(broken(error)),
+                _ if error.to_string().contains("VACUUM") => {
+                    let why =
+                        "VACUUM is refused: free pages are taken by what comes next, and a batch is one transaction";
+                    End::Failed(Kind::Refused, why.into())
+                }
+                _ => End::Failed(Kind::Sql, error.to_string()),
+            },
+        }
+    }
+}
+
+/// What is called back while statements are prepared and run.
+fn hook(connection: &mut Connection, shared: &Sharing) -> Result<(), Error> {
+    let with = Arc::clone(shared);
+    connection.authorizer(Some(move |context: rusqlite::hooks::AuthContext<'_>| {
+        let mut shared = lock(&with);
+        if shared.is_ours {
+            return Authorization::Allow;
+        }
+        match rules::judge(&context) {
+            Ok(Allowed::Rows) => Authorization::Allow,
+            Ok(Allowed::Schema) => {
+                shared.schema = true;
+                Authorization::Allow
+            }
+            Err(why) => {
+                shared.refused = Some(why);
+                Authorization::Deny
+            }
+        }
+    }))?;
+    let with = Arc::clone(shared);
+    connection.progress_handler(
+        i32::try_from(STEPS_COUNTED).unwrap_or(i32::MAX),
+        Some(move || {
+            let mut shared = lock(&with);
+            if shared.is_ours {
+                return false;
+            }
+            let left = shared.counts_left.checked_sub(1);
+            shared.counts_left = left.unwrap_or(0);
+            shared.is_spent |= left.is_none();
+            shared.is_spent
+        }),
+    )?;
+    let with = Arc::clone(shared);
+    connection.update_hook(Some(move |action: Action, _: &str, table: &str, row: i64| {
+        let mut shared = lock(&with);
+        let is_insert = action == Action::SQLITE_INSERT;
+        shared.inserted |= is_insert;
+        shared.is_last_row |= row == i64::MAX && action != Action::SQLITE_DELETE;
+        let what =
+            [&shared.digest.to_le_bytes()[..], &(action as i32).to_le_bytes(), &row.to_le_bytes(), table.as_bytes()];
+        shared.digest = place_hash(&what.concat());
+    }))
+}
+
+fn broken(error: &Error) -> Broken {
+    Broken(error.to_string())
+}
+
+fn too_much() -> End {
+    End::Failed(
+        Kind::Large,
+        format!(
+            "it gives over {ROWS_MAX} rows or {RESULT_BYTES_MAX} bytes: ask for less at once, with LIMIT and a condition on the last key"
+        ),
+    )
+}
+
+fn shown(value: ValueRef<'_>) -> Value {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(whole) => whole.into(),
+        // JSON has no infinity.
+        ValueRef::Real(real) => {
+            serde_json::Number::from_f64(real).map_or_else(|| real.to_string().into(), Value::Number)
+        }
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(blob) => json!({ "base64": STANDARD.encode(blob) }),
+    }
+}
