@@ -32,7 +32,8 @@ pub struct Sql {
 }
 
 impl Sql {
-    pub fn begin(&mut self, act: &Act, _: Time) {
+    /// It is asked.
+    pub fn begin(&mut self, act: &Act) {
         self.asked.extend(act.id());
     }
 
@@ -149,7 +150,7 @@ mod tests {
             (unmet, failed(Kind::Unmet)),
             (add(4), Outcome::Unknown(base::Unknown { why: String::new() })),
         ] {
-            sql.begin(&act, at(1));
+            sql.begin(&act);
             assert_eq!(sql.end(&act, at(1), at(2), outcome), Ok(None));
         }
         sql
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn a_batch_that_was_done_twice_is_seen() {
         let mut sql = with_rows();
-        sql.begin(&add(6), at(3));
+        sql.begin(&add(6));
         let twice = sql.end(&add(6), at(3), at(4), failed(Kind::Constraint)).unwrap_err();
         assert_eq!(twice.promise, ONCE);
     }

@@ -20,7 +20,7 @@ impl Scene {
         let op = state::linear::Op { priority: load::priority(self.seed, token, now), ..act.op(now) };
         let id = self.world.ask(node, budget, Ask::Linear(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
-        self.sql.begin(&act, now);
+        self.sql.begin(&act);
         let must = self.must_serve();
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Sql(act) });
     }

@@ -16,7 +16,8 @@ fn ask(up: &Up, n: u8, token: &str, id: Option<&str>, body: &Value) -> Result<(u
     let path = "/v1/ns/profiles/sql";
     let reply = http::request(up.at(n).api, "POST", path, &headers, body.to_string().as_bytes());
     let reply = reply.map_err(|error| error.to_string())?;
-    Ok((reply.status, reply.json()?))
+    let answer = serde_json::from_str(&reply.text()).map_err(|error| format!("{}: {error}", reply.status))?;
+    Ok((reply.status, answer))
 }
 
 /// The rows of a query, at any node that answers.
