@@ -353,9 +353,9 @@ impl ServiceSpec {
 
     fn openapi_error(&self, path: &str) -> Option<String> {
         let leaves = path.starts_with('/') || path.split('/').any(|part| matches!(part, ".." | "." | ""));
-        if self.code.is_none() {
+        if self.builtin.is_some() {
             return Some(
-                "is a file of a folder that is deployed, and this service has none; use `coppice deploy`".into(),
+                "is a file of a folder that is deployed, and a built-in service has none; leave it out".into(),
             );
         }
         let fits = !leaves && !path.contains(['\0', '\\']) && path.len() <= OPENAPI_PATH_BYTES_MAX;

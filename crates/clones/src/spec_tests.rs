@@ -173,7 +173,13 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| (s.ask, s.ask_late) = (Some(0), None), "ask", "0 is not between 1"),
         (|s| s.ask = Some(6), "ask", "6 is not between 1"),
         (|s| s.ask = None, "ask_late", "add ask = 2"),
-        (|s| s.code = None, "openapi", "coppice deploy"),
+        (
+            |s| {
+                (s.builtin, s.run, s.code, s.dir) = (Some("shop".into()), Vec::new(), None, None);
+            },
+            "openapi",
+            "a built-in service has none",
+        ),
         (|s| s.openapi = Some("../openapi.json".into()), "openapi", "below the folder"),
         (|s| s.openapi = Some(String::new()), "openapi", "below the folder"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),

@@ -44,7 +44,8 @@ impl Errand {
         may.then(|| Arc::clone(doorway))
     }
 
-    /// Asks several clones, if that is declared and they are there. None: as if none had been asked, but for what is noted of those that failed.
+    /// Asks several clones, if that is declared and they are there. None: as if none had been asked, but for what is noted of those
+    /// that failed.
     pub(super) async fn race(&mut self, pool: &Pool, client: &Client) -> Option<Result<Answer, Refusal>> {
         let doorway = self.asks_several()?;
         let (asks, part) = (doorway.asks, &doorway.part);
