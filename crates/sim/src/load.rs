@@ -259,7 +259,8 @@ mod tests {
         let mut rng = Rng::new(5);
         for mark in 0..50 {
             let nothing = cluster::root::Declared::default();
-            let text = declaration(mark, mark.is_multiple_of(2), mark.is_multiple_of(3), &mut rng);
+            let text =
+                declaration(mark, mark.is_multiple_of(2), (mark.is_multiple_of(3), mark.is_multiple_of(5)), &mut rng);
             let diff = node::declared::diff(&nothing, "sim.toml", &text, &[1; 32]).unwrap();
             assert!(diff.lines.contains(&"+ service shop".to_string()), "{:?}", diff.lines);
         }
