@@ -104,7 +104,7 @@ impl Object {
                 let body = Body::from(body);
                 (Some(if from == self.me { body } else { body.copied() }), 0)
             }
-            stage => match self.from_stage(from, stage, stamp.sum, stamp.size) {
+            stage => match self.take_staged(from, stage, stamp.sum, stamp.size) {
                 Some((set, body)) if body.is_in_pieces() && !stamp.gone => (Some(body), set),
                 _ => (None, 0),
             },

@@ -135,7 +135,7 @@ impl Object {
     }
 
     /// What a put names, if it is all here and has the checksum of the whole.
-    pub(crate) fn from_stage(&mut self, from: NodeId, name: u64, sum: u32, size: u32) -> Option<(u64, Body)> {
+    pub(crate) fn take_staged(&mut self, from: NodeId, name: u64, sum: u32, size: u32) -> Option<(u64, Body)> {
         let Stage { set, pieces, .. } = self.stages.take(from, name)?;
         let body = Body::of(pieces);
         if body.len() != size as usize {

@@ -303,7 +303,7 @@ impl Inner {
             statement.raw_bind_parameter(at + 1, arg).map_err(end)?;
         }
         let before = self.connection.total_changes();
-        let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = Vec::new();
         let mut found = statement.raw_query();
         while let Some(row) = found.next().map_err(end)? {

@@ -22,7 +22,6 @@ pub trait Walked: Send {
 
     /// The answer to [`Walked::read`], as an item; the inner none: the key has gone since it was walked over.
     /// None: it is no such answer.
-    #[expect(clippy::option_option)]
     fn item(key: Bytes, reply: Self::Reply, wall_ms: u64) -> Option<Option<Item>>;
 }
 

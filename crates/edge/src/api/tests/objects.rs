@@ -17,8 +17,11 @@ fn object(of: &'static [u8], range: std::ops::Range<usize>) -> Reply {
     Reply::Object { version: VERSION, size: of.len() as u32, sum, body: Bytes::from_static(&of[range]) }
 }
 
+/// Status, headers, the body if it is text, and what the node was asked.
+type Heard = (u16, Vec<(String, String)>, Option<String>, Vec<Ask>);
+
 /// Asks once of a node that says these things one after the other. The text, if the answer did not break off.
-fn ask_all(mut answers: Vec<Answer>, request: Request<Body>) -> (u16, Vec<(String, String)>, Option<String>, Vec<Ask>) {
+fn ask_all(mut answers: Vec<Answer>, request: Request<Body>) -> Heard {
     answers.reverse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
