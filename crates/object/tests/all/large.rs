@@ -180,7 +180,8 @@ fn what_is_lost_on_the_way_is_sent_again() {
         (world.loss, world.double, world.slow) = (0.2, 0.1, 5_000);
         let ask = world.begin(1, "mail", "ann", put(1, &large()), Span::secs(20));
         let outcome = ended(&mut world, ask);
-        assert!(matches!(outcome, Outcome::Done(Reply::Stored { copies: 2, .. })), "{seed}: {outcome:?}");
+        // On one disk, where all others seemed away; the other copy is made after.
+        assert!(matches!(outcome, Outcome::Done(Reply::Stored { .. })), "{seed}: {outcome:?}");
         (world.loss, world.double) = (0.0, 0.0);
         all_at_rest(&mut world);
         for node in 1..=3 {
