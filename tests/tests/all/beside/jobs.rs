@@ -138,7 +138,7 @@ fn what_goes_before_a_version_runs_once_and_its_failure_ends_the_deploy_and_comm
     let sleeps = shell.args(["run", "app", "--api", &app.up.at(1).api.to_string(), "--dir"]).arg(&app.up.dir);
     let mut sleeps = sleeps.args(["--", "sh", "-c", "echo $$ > $DATA/pid; sleep 600"]).spawn().unwrap();
     let pid = wait_for("it runs", SOON, || app.read("pid").trim().parse::<u32>().map_err(|e| e.to_string())).0;
-    procs::kill(sleeps.id(), Signal::INT);
+    procs::kill(sleeps.id(), Signal::TERM);
     sleeps.wait().unwrap();
     wait_for("it ends with whoever ran it", SOON, || {
         if Proc::of(pid).is_some_and(|proc| proc.is_alive()) { Err(format!("{pid} lives")) } else { Ok(()) }
