@@ -1,3 +1,5 @@
+//! This node's runs against a leader that gives its word or does not.
+
 use super::*;
 
 struct Fake {

@@ -1,3 +1,5 @@
+//! The planner over changes of leaders, deaths of nodes and lost words: what begins, what is over, and what is told.
+
 use base::Span;
 
 use super::*;
