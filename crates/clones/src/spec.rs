@@ -98,7 +98,7 @@ pub struct ServiceSpec {
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// Its clones get the certificates of their node's folder, keys and all, for TLS that they end themselves.
+    /// Its clones get the certificates of their node's folder and of the cluster, keys and all, for TLS that they end themselves.
     #[serde(default, skip_serializing_if = "is_false")]
     pub certificates: bool,
     /// The edge keeps its users' sessions.

@@ -109,7 +109,7 @@ Examples:
 
 In it are the declaration, the code that it names, and all namespaces that are on disk. Not in it: the cluster's
 authority and its key, the operator's token, tokens and cookie keys of namespaces, of which a
-restored cluster has new ones, and secrets of services, which are set again.";
+restored cluster has new ones, and secrets of services and certificates of the cluster, which are set again.";
 
 pub const RESTORE_MORE: &str = "\
 Examples:

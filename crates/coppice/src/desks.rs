@@ -49,7 +49,7 @@ pub struct ApiDesk {
     peer: SocketAddr,
     code: Arc<Keeper>,
     logbook: Arc<Logbook>,
-    tls: Option<Arc<Certs>>,
+    tls: Arc<Certs>,
 }
 
 impl ApiDesk {
@@ -59,7 +59,7 @@ impl ApiDesk {
         peer: SocketAddr,
         code: Arc<Keeper>,
         logbook: Arc<Logbook>,
-        tls: Option<Arc<Certs>>,
+        tls: Arc<Certs>,
     ) -> Self {
         Self { port, ca_pem: identity.ca_pem.clone(), peer, code, logbook, tls }
     }
@@ -106,7 +106,11 @@ impl edge::api::Backend for ApiDesk {
     }
 
     fn certificates(&self) -> Vec<Pem> {
-        self.tls.as_ref().map_or_else(Vec::new, |tls| tls.pems())
+        self.tls.pems()
+    }
+
+    fn certificates_of_files(&self) -> Vec<Pem> {
+        self.tls.of_files()
     }
 
     fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>> {

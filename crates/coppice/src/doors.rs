@@ -36,8 +36,8 @@ impl clap::Args for DoorWishes {
             command.arg(match about.opens {
                 Opens::Always => arg.help(format!("{} (default: as in node.toml)", about.purpose)),
                 Opens::WhenAsked => arg.help(format!("{} (default: as in node.toml, else none)", about.purpose)),
-                Opens::WithCertificates => arg.requires("certificates").help(format!(
-                    "{} (default: port {} beside --http, if there are certificates)",
+                Opens::WithCertificates => arg.help(format!(
+                    "{} (default: as in node.toml, else port {} beside --http if there are certificate files)",
                     about.purpose, about.port
                 )),
             })
@@ -70,9 +70,10 @@ impl clap::Args for DoorPorts {
             command.arg(match about.opens {
                 Opens::Always => arg.help(about.purpose).default_value(about.port_text),
                 Opens::WhenAsked => arg.help(format!("{} (default: none)", about.purpose)),
-                Opens::WithCertificates => {
-                    arg.help(format!("{}, if there are certificates [default: {}]", about.purpose, about.port))
-                }
+                Opens::WithCertificates => arg.help(format!(
+                    "{} (default: {} if there are certificate files, else none)",
+                    about.purpose, about.port
+                )),
             })
         })
     }
@@ -129,21 +130,15 @@ impl DoorWishes {
     /// The doors that a node has who is told this, and elsewhere that.
     ///
     /// # Errors
-    /// Nobody says where a door is that each node has, or somebody where one is that needs certificates, and there are none.
+    /// Nobody says where a door is that each node has.
     pub fn or(&self, file: &DoorWishes, has_certificates: bool) -> Result<DoorAddrs, String> {
         let said = |door: Door| self.0.get(&door).or_else(|| file.0.get(&door)).copied();
         let beside = |door: Door| Some(SocketAddr::new(said(Door::Http)?.ip(), door.about().port));
         let at = |door: Door| match door.about().opens {
             Opens::Always | Opens::WhenAsked => said(door),
             Opens::WithCertificates if has_certificates => said(door).or_else(|| beside(door)),
-            Opens::WithCertificates => None,
+            Opens::WithCertificates => said(door),
         };
-        if let Some(door) =
-            Door::all().find(|door| door.about().opens == Opens::WithCertificates && said(*door).is_some())
-            && !has_certificates
-        {
-            return Err(format!("{door} needs certificates; --tls-dir names their folder"));
-        }
         DoorAddrs::of(at).map_err(|door| {
             let about = door.about();
             format!("node.toml does not say where {} is ({}); {} does", about.key, about.purpose, about.option)
@@ -204,8 +199,10 @@ pub struct Hall {
     pub meter: Arc<Meter>,
     pub desk: Arc<ApiDesk>,
     pub http: edge::http::Config,
-    /// Certificates for services.
-    pub tls: Option<Arc<Certs>>,
+    /// Certificates for services: of files, of the cluster, and one that is signed by itself if there are no files.
+    pub tls: Arc<Certs>,
+    /// Some are of files.
+    pub has_files: bool,
     /// The node's own certificate, for its own doors where there are no others.
     pub own: Arc<Certs>,
     /// Who comes to the Redis door with TLS, on the way to the core thread.
@@ -215,9 +212,9 @@ pub struct Hall {
 }
 
 impl Hall {
-    /// For namespaces and the API: the same as services have, if they have some.
+    /// For namespaces: the same as services have; in place of one that is signed by itself the node's own.
     fn certificates(&self) -> &Arc<Certs> {
-        self.tls.as_ref().unwrap_or(&self.own)
+        if self.has_files { &self.tls } else { &self.own }
     }
 }
 
@@ -225,7 +222,7 @@ impl Hall {
 async fn serve(door: Door, socket: TcpListener, hall: &Hall) -> io::Result<()> {
     match door {
         Door::Http | Door::Https => {
-            let tls = hall.tls.clone().filter(|_| door == Door::Https);
+            let tls = (door == Door::Https).then(|| Arc::clone(&hall.tls));
             let config = edge::http::Config { tls, ..hall.http.clone() };
             let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
             edge::http::serve_with(socket, view, dial, meter, Arc::clone(&hall.desk) as _, config).await
@@ -296,9 +293,9 @@ mod tests {
         assert_eq!(at.at(Door::Http).to_string(), "127.0.0.1:1");
         assert_eq!(at.get(Door::Https).unwrap().to_string(), "127.0.0.1:8443");
         assert_eq!(line.wishes.or(&file, false).unwrap().get(Door::Https), None);
-        let wants = parse(&["--https", "127.0.0.1:1", "--tls-dir", "here"]).unwrap();
-        assert!(wants.wishes.or(&file, false).unwrap_err().contains("--tls-dir"));
-        assert!(parse(&["--https", "127.0.0.1:1"]).err().unwrap().contains("--tls-dir"));
+        let wants = parse(&["--peer", "10.0.0.1:4", "--https", "127.0.0.1:1"]).unwrap();
+        let at = wants.wishes.or(&file, false).unwrap();
+        assert_eq!(at.get(Door::Https).unwrap().to_string(), "127.0.0.1:1", "the cluster's certificates are enough");
         let error = DoorWishes::take(&mut "api = 'here'".parse().unwrap()).unwrap_err();
         assert!(error.starts_with("api: "), "{error}");
     }

@@ -4,6 +4,7 @@
 mod anew;
 mod backup;
 mod certificate;
+mod certificates;
 mod client;
 mod demo;
 mod deploy;
@@ -107,6 +108,9 @@ enum Command {
     /// Give a service's clones secrets: passwords, keys
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Certificates of the cluster, which every node's HTTPS door shows
+    #[command(subcommand)]
+    Certificate(certificates::CertificateCommand),
     /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
@@ -196,6 +200,7 @@ fn main() {
         Command::Scale(args) => single(operate::scale(args)),
         Command::Remove(args) => single(operate::remove(args)),
         Command::Secret(command) => single(secret::secret(command)),
+        Command::Certificate(command) => single(certificates::certificate(command)),
         Command::Node(command) => single(nodes::node(command)),
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),

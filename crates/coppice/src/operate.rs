@@ -202,6 +202,11 @@ pub fn tell_changes(reply: &serde_json::Value, json: bool, same: &str) {
     }
 }
 
+/// The wall clock of who reads this.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
 /// `3` or `1..8`.
 fn size(text: &str) -> Result<Size, String> {
     let number = |text: &str| text.trim().parse::<u32>().ok();
@@ -258,7 +263,7 @@ pub async fn status(args: StatusArgs) -> Result<(), String> {
     }
     let view: View =
         serde_json::from_value(reply.json()?).map_err(|e| format!("the node's answer is of another version: {e}"))?;
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    let now_ms = now_ms();
     print!("{}", text::page(&view, now_ms));
     Ok(())
 }
@@ -294,7 +299,7 @@ async fn token_list(args: TokenListArgs) -> Result<(), String> {
     if tokens.is_empty() {
         println!("no join token is live");
     }
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    let now_ms = now_ms();
     for JoinTokenView { name, expires_at_ms, uses_left } in tokens {
         let uses = match uses_left {
             None => "any number of machines".to_owned(),

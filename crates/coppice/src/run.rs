@@ -12,7 +12,7 @@ use cluster::{Card, Door, DoorAddrs};
 use edge::closing::{LAST_TIME, closes};
 use edge::resp::scripts::ScriptDesk;
 use edge::resp::secure::Arrived;
-use edge::tls::{Certs, Files};
+use edge::tls::{Certs, Files, Shared};
 use edge::{Functions, Meter};
 use host::access::AccessLogs;
 use host::{DataDir, Dialer, HostConfig, Identity, Tls};
@@ -200,8 +200,10 @@ struct Home {
     file: NodeFile,
     founding: Option<Change>,
     doors: DoorAddrs,
-    /// Certificates for services.
+    /// Certificates for services, if some are of files.
     tls: Option<Arc<Certs>>,
+    /// Those of the cluster.
+    shared: Arc<Shared>,
     seeds: Vec<SocketAddr>,
     services: PathBuf,
 }
@@ -220,14 +222,16 @@ impl Home {
         held.finish_entering().map_err(|e| e.to_string())?;
         let Loaded { identity, file, doors, founding } = found::load(&held, args.level)?;
         let files = Files { dir: args.tls_dir.clone(), pair: args.tls_cert.clone().zip(args.tls_key.clone()) };
-        let tls = (files.dir.is_some() || files.pair.is_some()).then(|| Certs::load(files)).transpose()?;
+        let shared = Arc::new(Shared::default());
+        let has_files = files.dir.is_some() || files.pair.is_some();
+        let tls = has_files.then(|| Certs::load_beside(files, Arc::clone(&shared))).transpose()?;
         let doors = args.doors.or(&doors, tls.is_some())?;
         let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
         let services = match &args.services {
             Some(dir) => dir.clone(),
             None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
         };
-        Ok(Self { held, dir: args.dir.clone(), identity, file, founding, doors, tls, seeds, services })
+        Ok(Self { held, dir: args.dir.clone(), identity, file, founding, doors, tls, shared, seeds, services })
     }
 
     /// The ports of its doors are free, but for those that it was handed.
@@ -287,6 +291,16 @@ impl Home {
             linear_log: state::linear::limits::LOG,
             found: self.founding.clone(),
         })
+    }
+
+    /// What services' clients are shown: files first, then the cluster's; without files, for all other names, one that is signed by
+    /// itself and says so.
+    fn certificates(&self) -> Result<Arc<Certs>, String> {
+        if let Some(of_files) = &self.tls {
+            return Ok(Arc::clone(of_files));
+        }
+        let (chain, key) = host::self_signed().map_err(|e| e.to_string())?;
+        Certs::own_beside(&chain, &key, Arc::clone(&self.shared))
     }
 
     /// The node has ended; if it was `removed` nothing is left of it.
@@ -422,8 +436,11 @@ impl Started {
         let logbook = Logbook::new(args.dir.join("logs"), dialer.clone(), port.clone());
         let keeper = Keeper::new(store, dialer, port.clone());
         tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
+        io.spawn(Arc::clone(&home.shared).follow(port.watch()));
+        let (services_tls, has_files) = (home.certificates()?, home.tls.is_some());
         let desk =
-            Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook, home.tls.clone()));
+            ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook, Arc::clone(&services_tls));
+        let desk = Arc::new(desk);
         // The page starts a task that samples.
         let entered = io.enter();
         let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
@@ -439,7 +456,8 @@ impl Started {
             access: Some(AccessLogs::start(args.dir.join("logs")).map_err(|e| e.to_string())?),
             ..Default::default()
         };
-        let own = Certs::own(&certificate::chain(&home.identity), &home.identity.key_pem)?;
+        let (chain, key) = (certificate::chain(&home.identity), &home.identity.key_pem);
+        let own = Certs::own_beside(&chain, key, Arc::clone(&home.shared))?;
         let renewal = Renewal {
             identity: home.identity.clone(),
             dir: home.dir.clone(),
@@ -450,12 +468,13 @@ impl Started {
             figures: certificate,
         };
         let renewal = io.spawn(renewal.follow(Rng::new(seed()?)));
-        let hall = Hall { own, arrivals, view: port.watch(), dial, meter, desk, http, tls: home.tls.clone(), api };
+        let view = port.watch();
+        let hall = Hall { own, arrivals, view, dial, meter, desk, http, tls: services_tls, has_files, api };
         let leaves = io.block_on(async move {
             tokio::spawn(keeper.follow());
             tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));
-            if let Some(tls) = &hall.tls {
-                tokio::spawn(Arc::clone(tls).follow());
+            if hall.has_files {
+                tokio::spawn(Arc::clone(&hall.tls).follow());
             }
             let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
             let tcp_host = card.doors.at(Door::Http).ip();

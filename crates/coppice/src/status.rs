@@ -70,6 +70,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
             format_args!("{}'s certificate {when} and cannot be renewed; `coppice events` says why", n.name),
         );
     }
+    for of in view.certificates.iter() {
+        for text in crate::certificates::lines(of, now_ms) {
+            line(&mut out, format_args!("certificate {text}"));
+        }
+    }
     // Nodes on machines of one kind lack the same.
     let mut lacks = BTreeMap::<&str, Vec<&str>>::new();
     for (n, lack) in view.nodes.iter().flat_map(|n| n.sandbox_lacks.iter().map(move |lack| (n, lack))) {

@@ -62,7 +62,8 @@ pub struct UpArgs {
     /// Clones that each node is meant to run at most (default: 4 for each processor)
     #[arg(long, value_name = "COUNT")]
     pub clones_max: Option<u32>,
-    /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; without, there is no HTTPS
+    /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; with --https-port alone, those of
+    /// `coppice certificate`
     #[arg(long, value_name = "DIR")]
     pub tls_dir: Option<PathBuf>,
     /// The API of each node shows nothing to who shows no token
@@ -111,8 +112,6 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     if let Some(dir) = &args.tls_dir {
         // A mistake is told here, once, beside the log of each node.
         edge::tls::Certs::load(dir)?.wrong().iter().for_each(|wrong| eprintln!("coppice: not taken: {wrong}"));
-    } else if let Some((door, _)) = needless(&args.doors(Ipv4Addr::LOCALHOST.into())) {
-        return Err(format!("{} needs certificates; --tls-dir names their folder", door.about().port_option));
     }
     // A name that is none is told before anything is made.
     Demo::named(args.demo.as_deref())?;
@@ -162,11 +161,6 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
             }
         }
     }
-}
-
-/// A door that opens only with certificates.
-fn needless(at: &DoorAddrs) -> Option<(Door, SocketAddr)> {
-    at.open().find(|(door, _)| door.about().opens == Opens::WithCertificates)
 }
 
 /// What a node has in its folder: the doors that it has anyway. The others are there as long as `up` is told so.

@@ -3,7 +3,10 @@
 //! of services that were declared so (`api/certificates.rs`).
 //!
 //! Pairs are `NAME.crt` with `NAME.key`, or `fullchain.pem` with `privkey.pem`, in the folder or one folder below (as
-//! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is.
+//! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is. Beside the files there are
+//! the certificates of the cluster (`tls/shared.rs`).
+
+mod shared;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +23,11 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+pub use shared::{Shared, checked};
+
 pub const H2: &[u8] = b"h2";
+/// How the certificate is called that is for all names that none has.
+const DEFAULT: &str = "default";
 /// The files are looked at this often: a renewed certificate has weeks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Pairs in a folder; each is some kilobytes in memory.
@@ -47,6 +54,8 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Files {
 pub struct Certs {
     files: Files,
     now: ArcSwap<Store>,
+    /// Those of the cluster, which all nodes have.
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -94,9 +103,17 @@ impl Certs {
     /// # Errors
     /// No pair of files can be used: which is wrong, and what would be right.
     pub fn load(files: impl Into<Files>) -> Result<Arc<Self>, String> {
+        Self::load_beside(files, Arc::default())
+    }
+
+    /// The same, with the cluster's for names that none of the files has.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_beside(files: impl Into<Files>, shared: Arc<Shared>) -> Result<Arc<Self>, String> {
         let files = files.into();
         let store = Store::read(&files, None)?;
-        Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store) }))
+        Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store), shared }))
     }
 
     /// Pairs of files that are not taken, a sentence for each. Those that were right before go on as they were.
@@ -109,7 +126,15 @@ impl Certs {
     /// # Errors
     /// They are none, or do not belong together.
     pub fn own(chain: &str, key: &str) -> Result<Arc<Self>, String> {
-        Ok(Arc::new(Self { files: Files::default(), now: ArcSwap::from_pointee(Store::one(chain, key)?) }))
+        Self::own_beside(chain, key, Arc::default())
+    }
+
+    /// The same, for names that none of the cluster's has.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub fn own_beside(chain: &str, key: &str, shared: Arc<Shared>) -> Result<Arc<Self>, String> {
+        Ok(Arc::new(Self { files: Files::default(), now: ArcSwap::from_pointee(Store::one(chain, key)?), shared }))
     }
 
     /// Another one in its place, for whoever comes from now on.
@@ -182,20 +207,31 @@ impl Certs {
         Some(wrong)
     }
 
-    /// All that there are, with their keys, the one for all other names first. None of what a node has anyway.
+    /// All that there are, with their keys, the one for all other names first, those of files before the cluster's. None of what a
+    /// node has anyway.
     pub fn pems(&self) -> Vec<Pem> {
+        let mut pems = self.of_files();
+        pems.extend(self.shared.pems());
+        pems
+    }
+
+    /// Those of files.
+    pub fn of_files(&self) -> Vec<Pem> {
         self.now.load().pems.clone()
     }
 
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let store = self.now.load();
+        let exactly = |name: &str| store.by_name.get(name).cloned().or_else(|| self.shared.find(name));
         let found = name.and_then(|name| {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
             // A wildcard stands for one label (RFC 6125 6.4.3).
-            let wild = || store.by_name.get(&format!("*.{}", name.split_once('.')?.1));
-            store.by_name.get(&name).or_else(wild)
+            let wild = || exactly(&format!("*.{}", name.split_once('.')?.1));
+            exactly(&name).or_else(wild)
         });
-        Arc::clone(found.unwrap_or(&store.default))
+        let has_files = || !store.pems.is_empty();
+        let default = || self.shared.for_others().filter(|_| !has_files());
+        found.or_else(default).unwrap_or_else(|| Arc::clone(&store.default))
     }
 }
 
@@ -228,7 +264,7 @@ impl Store {
                     former.clone()
                 }
             };
-            if default.is_none() || pair.name == "default" && files.pair.is_none() {
+            if default.is_none() || pair.name == DEFAULT && files.pair.is_none() {
                 default = Some(Arc::clone(&key));
                 pems.insert(0, pem.clone());
             } else {

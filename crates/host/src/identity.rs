@@ -82,6 +82,17 @@ pub(crate) fn new_request(name: &str) -> Result<(String, Vec<u8>), Error> {
     Ok((key.serialize_pem(), request.der().to_vec()))
 }
 
+/// A certificate that nobody signed but itself, with its key, both PEM: for clients who ask a door for a name that it has none for.
+/// Their program says so.
+pub fn self_signed() -> Result<(String, String), Error> {
+    let key = KeyPair::generate().map_err(failed("key"))?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "Coppice has no certificate for this name");
+    set_validity(&mut params, AUTHORITY_LIFE);
+    let cert = params.self_signed(&key).map_err(failed("certificate that is signed by itself"))?;
+    Ok((cert.pem(), key.serialize_pem()))
+}
+
 /// A new node's id: 47 random bits, never 0, so that it fits every place an id is shown or numbered.
 pub fn random_node_id() -> Result<NodeId, Error> {
     Ok(NodeId((random_u64()? & 0x7fff_ffff_ffff).max(1)))

@@ -11,7 +11,7 @@ use clones::{Demand, Doors, Size, members};
 use serde::{Deserialize, Serialize};
 use state::{cache, linear, object, session, soft};
 
-use crate::{SecretView, deploy};
+use crate::{SecretView, certificates, deploy};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -59,6 +59,8 @@ pub enum Ask {
     RunEnd { number: u64 },
     /// Who ran it is gone: it is to end. Done at once.
     EndRun { number: u64 },
+    /// Set a certificate of the cluster, or take one away; answered as `Apply` is.
+    Certificate(certificates::Deed),
     /// Archives of deployed folders that are on this node. Done at once.
     Codes(BTreeSet<String>),
     /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.

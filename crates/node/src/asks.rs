@@ -17,7 +17,7 @@ use state::session::{BrickMap, MAP_RECORD};
 use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, secrets, services, tokens};
+use crate::{Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, secrets, services, tokens};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -78,6 +78,10 @@ enum What {
         name: String,
         lines: Vec<String>,
     },
+    Certificate {
+        deed: certificates::Deed,
+        lines: Vec<String>,
+    },
     JoinToken {
         secret_hash: [u8; 32],
         expires_wall_ms: u64,
@@ -133,6 +137,7 @@ impl What {
     fn needs_more_than(&self, agreed: u32) -> bool {
         let text = match self {
             Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
+            Self::Certificate { .. } => return agreed < certificates::LEVEL,
             Self::Apply { text, .. } => Some(text),
             Self::Deploy { wish, .. } => wish.declaration.as_ref(),
             _ => None,
@@ -223,6 +228,7 @@ impl Node {
                 What::SetSecret { service, name, value, entropy, lines: Vec::new() }
             }
             Ask::RemoveSecret { service, name } => What::RemoveSecret { service, name, lines: Vec::new() },
+            Ask::Certificate(deed) => What::Certificate { deed, lines: Vec::new() },
             Ask::Secrets { service } => {
                 let outcome = match secrets::list(self.root.declared(), &service) {
                     Ok(all) => Outcome::Done(all),
@@ -350,11 +356,27 @@ impl Node {
         self.live_cards().flat_map(of).collect()
     }
 
+    /// An error: not all nodes have the programs that something needs.
+    fn need(&self, what: &str, level: u32) -> Result<(), Refused> {
+        if self.agreed().max(self.level_of_all()) >= level {
+            return Ok(());
+        }
+        Err(Refused::wrong(format!(
+            "{what} need programs of level {level} on all nodes, and this cluster agreed on level {}: upgrade them all first",
+            self.agreed()
+        )))
+    }
+
     /// The change that an ask needs; none if all is so already.
     fn change_for(&self, now: Now, what: &mut What) -> Result<Option<Change>, Refused> {
         let declared = self.root.declared();
         if declared.version == 0 {
             return Err(Refused::busy("this node has not heard of the declaration yet", Span::millis(500)));
+        }
+        match what {
+            What::SetSecret { .. } => self.need("secrets", LEVEL_SECRETS)?,
+            What::Certificate { .. } => self.need("certificates of the cluster", certificates::LEVEL)?,
+            _ => (),
         }
         match what {
             What::Apply { file, text, entropy, lines } => {
@@ -396,12 +418,6 @@ impl Node {
                 *lines = diff.lines;
                 Ok(Some(diff.change))
             }
-            What::SetSecret { .. } if self.agreed().max(self.level_of_all()) < LEVEL_SECRETS => {
-                Err(Refused::wrong(format!(
-                    "secrets need programs of level {LEVEL_SECRETS} on all nodes, and this cluster agreed on level {}: upgrade them all first",
-                    self.agreed()
-                )))
-            }
             What::SetSecret { service, name, value, entropy, lines } => {
                 let of = (service.as_str(), name.as_str());
                 let diff = secrets::set(declared, of, value, now.wall_ms, entropy).map_err(Refused::wrong)?;
@@ -412,6 +428,11 @@ impl Node {
                 let diff = secrets::remove(declared, service, name).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok(Some(diff.change))
+            }
+            What::Certificate { deed, lines } => {
+                let diff = deed.diff(declared, now.wall_ms).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
             }
             What::JoinToken { secret_hash, expires_wall_ms, uses } => {
                 tokens::add(declared, now.wall_ms, secret_hash, *expires_wall_ms, *uses)
@@ -638,6 +659,9 @@ impl Node {
                     let news = lines.first().cloned().unwrap_or_default();
                     self.happened(now, "secret", service, news);
                 }
+                if let What::Certificate { deed, lines } = &pending.what {
+                    self.certified_by(now, deed, lines, out);
+                }
                 if let What::Verdict { service, text } = &pending.what {
                     self.decided(now, "deployed", service, text.clone(), out);
                 }
@@ -740,6 +764,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         | What::RemoveService { lines, .. }
         | What::SetSecret { lines, .. }
         | What::RemoveSecret { lines, .. }
+        | What::Certificate { lines, .. }
         | What::Deploy { lines, .. }
         | What::Rollback { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))

@@ -31,8 +31,8 @@ pub mod kind {
     pub const NAMESPACE: &str = "namespace";
     /// What answers of services pass.
     pub const PIPELINE: &str = "pipeline";
-    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services, sealed, and their
-    /// key. Never exported.
+    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services and keys of
+    /// certificates, sealed, and their key. Never exported.
     pub const SECRET: &str = "secret";
     /// Join tokens, by the hash of their secret.
     pub const JOIN: &str = "join";
@@ -246,7 +246,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         note(now, file, kind::SERVICE, name, &spec, &mut diff);
         if spec.certificates && !had {
             diff.lines.push(format!(
-                "! service {name}: private keys of all certificates in the nodes' folders (--tls-dir) leave to its clones"
+                "! service {name}: private keys of all certificates, of the nodes' folders (--tls-dir) and of the cluster, leave to its clones"
             ));
         }
     }
@@ -724,7 +724,11 @@ pub(crate) fn after(now: &Declared, change: &Change) -> Declared {
     Declared { version: now.version, records }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+/// A name of a namespace, a pipeline or a certificate.
+///
+/// # Errors
+/// What would be right.
+pub fn check_name(name: &str) -> Result<(), String> {
     let good = !name.is_empty()
         && name.len() <= 63
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');

@@ -107,7 +107,7 @@ fn a_cluster_of_older_programs_begins_above_all_that_it_may_have_given() {
 #[test]
 fn whoever_lets_keys_leave_to_clones_is_told_so_once() {
     let with = "[service.mail]\nrun = [\"x\"]\ncertificates = true\n";
-    let says = "! service mail: private keys of all certificates in the nodes' folders (--tls-dir) leave to its clones";
+    let says = "! service mail: private keys of all certificates, of the nodes' folders (--tls-dir) and of the cluster, leave to its clones";
     assert_eq!(lines(&empty(), "mail.toml", with), ["+ service mail", says]);
     let now = applied(&empty(), "mail.toml", with);
     assert_eq!(lines(&now, "mail.toml", with), [""; 0]);

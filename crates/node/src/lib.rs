@@ -8,7 +8,8 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
-//! - `runs.rs`: what services run once, or at times. `secrets.rs`: secrets of services; `services.rs`: what is done with one service without its file.
+//! - `runs.rs`: what services run once, or at times.
+//! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster; `services.rs`: what is done with one service without its file.
 //! - `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
@@ -22,6 +23,7 @@ mod asked;
 mod asks;
 #[cfg(test)]
 mod asks_tests;
+pub mod certificates;
 pub mod declared;
 pub mod deploy;
 mod facts;
@@ -45,6 +47,7 @@ pub mod used;
 pub mod view;
 mod wires;
 
+pub use certificates::{Certificate, Keyed};
 pub use cluster::{Door, DoorAddrs};
 
 pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView, RunEnd, RunStarted};

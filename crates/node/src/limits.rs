@@ -101,3 +101,16 @@ pub const SECRETS_PER_SERVICE_MAX: usize = 64;
 pub const SECRETS_BYTES_MAX: usize = 1 << 20;
 const _: () =
     assert!(SECRET_BYTES_MAX * 4 <= cluster::root::limits::CHANGE_BYTES_MAX, "a secret and its key are one change");
+
+/// Certificates of the cluster: each is shown in every status.
+pub const CERTIFICATES_MAX: usize = 256;
+/// One with its chain and key: some kilobytes, and keys of RSA with long chains have twenty.
+pub const CERTIFICATE_BYTES_MAX: usize = 48 << 10;
+/// All of them: a quarter of what may be declared; keys take twice their length.
+pub const CERTIFICATES_BYTES_MAX: usize = 2 << 20;
+const _: () = assert!(
+    CERTIFICATE_BYTES_MAX * 3 <= cluster::root::limits::CHANGE_BYTES_MAX,
+    "one is one change, with the key of all"
+);
+/// So long before its end it is said of a certificate: when there is time to do something, and when somebody has to.
+pub const CERTIFICATE_TOLD_AT: [Span; 2] = [Span::secs(14 * 86_400), Span::secs(3 * 86_400)];

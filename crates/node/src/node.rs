@@ -28,8 +28,8 @@ use crate::lives::Lives;
 use crate::pace::Pace;
 use crate::runs::Records;
 use crate::told::Told;
-use crate::view::{EventView, HotKeyView, NodeState, ShardView};
-use crate::{Answer, Ask, View};
+use crate::view::{CertificateView, EventView, HotKeyView, NodeState, ShardView};
+use crate::{Answer, Ask, Keyed, View};
 
 /// What a node is born with.
 #[derive(Clone, Debug)]
@@ -141,6 +141,11 @@ pub struct Node {
     pub(crate) used_told: BTreeMap<String, u32>,
     /// The same of namespaces that have grown large and are not split.
     pub(crate) large_told: BTreeMap<String, u32>,
+    /// Certificates of the cluster, as people and as doors see them.
+    pub(crate) certificates: Arc<[CertificateView]>,
+    pub(crate) keyed: Arc<[Keyed]>,
+    /// By certificate: its end, and how near to it was told last.
+    pub(crate) certificates_told: BTreeMap<String, (u64, usize)>,
     /// Namespaces that may ask only for so much a second, and what they have had here.
     pub(crate) rates: BTreeMap<String, (u32, flow::Rate)>,
     /// Operations refused for that.
@@ -269,6 +274,9 @@ impl Node {
             decisions: VecDeque::new(),
             used_told: BTreeMap::new(),
             large_told: BTreeMap::new(),
+            certificates: Arc::default(),
+            keyed: Arc::default(),
+            certificates_told: BTreeMap::new(),
             rates: BTreeMap::new(),
             over_rates: 0,
             pending: BTreeMap::new(),
@@ -485,6 +493,7 @@ impl Node {
             self.keep_map(now, out);
             self.keep_groups(now, out);
             self.keep_used(now, out);
+            self.keep_certificates(now, out);
             self.keep_large(now, out);
         }
         self.stale = true;

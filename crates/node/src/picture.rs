@@ -102,6 +102,7 @@ impl Node {
             nodes: self.nodes(),
             services: self.services.iter().map(|(name, spec)| self.service_view(now, name, spec, its(name))).collect(),
             namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
+            certificates: Arc::clone(&self.certificates),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
@@ -123,6 +124,7 @@ impl Node {
             objects: Arc::clone(&self.object_names),
             databases: Arc::clone(&self.databases),
             functions: Arc::clone(&self.functions_of),
+            keyed: Arc::clone(&self.keyed),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
             admission: Arc::clone(&self.admission),

@@ -25,14 +25,21 @@ pub struct SecretView {
     pub is_file: bool,
 }
 
-/// A record. Hexadecimal where it is bytes.
+/// A record, or a part of one. Hexadecimal where it is bytes.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Sealed {
+pub(crate) struct Sealed {
     /// Another one each time: what is sealed with one key twice under one nonce is open.
     nonce: String,
     sealed: String,
-    at_ms: u64,
+    pub at_ms: u64,
     is_text: bool,
+}
+
+impl Sealed {
+    /// Of what is sealed, bytes.
+    pub fn len(&self) -> usize {
+        self.sealed.len() / 2
+    }
 }
 
 /// The key that seals them all, made with the first one.
@@ -86,19 +93,13 @@ pub fn set(
         ));
     }
     let mut change = Change { expect: Some(now.version), ..Change::default() };
-    let key = match now.get(kind::SECRET, KEY) {
-        Some(record) => key_of(record).ok_or("the key of this cluster's secrets cannot be read")?,
-        None => {
-            let key = derived(entropy, "key");
-            change.puts.push((kind::SECRET.into(), KEY.into(), json(&SealKey { key: hex(&key) })));
-            key
-        }
-    };
-    if before.is_some_and(|before| open(&key, (service, name), before).as_ref() == Some(value)) {
+    let key = seal_key(now, entropy, &mut change)?;
+    if before.is_some_and(|before| open(&key, &record_name(service, name), before).as_ref() == Some(value)) {
         return Ok(Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } });
     }
-    let sealed = seal(&key, (service, name), value, entropy, wall_ms).ok_or("the secret cannot be sealed")?;
-    change.puts.push((kind::SECRET.into(), record_name(service, name), json(&sealed)));
+    let record = record_name(service, name);
+    let sealed = seal(&key, &record, value, entropy, wall_ms).ok_or("the secret cannot be sealed")?;
+    change.puts.push((kind::SECRET.into(), record, json(&sealed)));
     let sign = if before.is_some() { '~' } else { '+' };
     let mut lines = vec![format!("{sign} secret {service} {name}")];
     match declared {
@@ -151,11 +152,38 @@ pub fn opened(now: &Declared) -> BTreeMap<String, Secrets> {
     let key = now.get(kind::SECRET, KEY).and_then(|record| key_of(record));
     let mut all: BTreeMap<String, Secrets> = BTreeMap::new();
     for (service, name, sealed) in records(now) {
-        let value = key.as_ref().and_then(|key| open(key, (service, name), &sealed));
+        let value = key.as_ref().and_then(|key| open(key, &record_name(service, name), &sealed));
         let secret = Secret { value, mark: sealed.nonce };
         all.entry(service.to_owned()).or_default().insert(name.to_owned(), secret);
     }
     all
+}
+
+/// Seals something else, for the record of this name. `change` gets the key of all, if this is the first.
+pub(crate) fn seal_record(
+    now: &Declared,
+    record: &str,
+    value: &Private,
+    (entropy, wall_ms): (&[u8; 32], u64),
+    change: &mut Change,
+) -> Result<Sealed, String> {
+    let key = seal_key(now, entropy, change)?;
+    seal(&key, record, value, entropy, wall_ms).ok_or_else(|| "it cannot be sealed".to_owned())
+}
+
+/// What was sealed for the record of this name.
+pub(crate) fn open_record(now: &Declared, record: &str, sealed: &Sealed) -> Option<Private> {
+    open(&key_of(now.get(kind::SECRET, KEY)?)?, record, sealed)
+}
+
+/// The key that seals all; if there is none yet it is made, and becomes a part of the change.
+fn seal_key(now: &Declared, entropy: &[u8; 32], change: &mut Change) -> Result<[u8; 32], String> {
+    if let Some(record) = now.get(kind::SECRET, KEY) {
+        return key_of(record).ok_or_else(|| "the key of this cluster's secrets cannot be read".to_owned());
+    }
+    let key = derived(entropy, "key");
+    change.puts.push((kind::SECRET.into(), KEY.into(), json(&SealKey { key: hex(&key) })));
+    Ok(key)
 }
 
 /// Records that go with a service, and what is told of it.
@@ -197,22 +225,25 @@ fn cipher(key: &[u8; 32]) -> Option<aead::LessSafeKey> {
     Some(aead::LessSafeKey::new(aead::UnboundKey::new(&aead::CHACHA20_POLY1305, key).ok()?))
 }
 
-/// A record that is moved to another service or name does not open.
-fn bound_to((service, name): (&str, &str)) -> aead::Aad<Vec<u8>> {
-    aead::Aad::from(record_name(service, name).into_bytes())
+/// What is moved to a record of another name does not open.
+fn bound_to(record: &str) -> aead::Aad<&[u8]> {
+    aead::Aad::from(record.as_bytes())
 }
 
-fn seal(key: &[u8; 32], of: (&str, &str), value: &Private, entropy: &[u8; 32], at_ms: u64) -> Option<Sealed> {
+fn seal(key: &[u8; 32], record: &str, value: &Private, entropy: &[u8; 32], at_ms: u64) -> Option<Sealed> {
     let nonce: [u8; aead::NONCE_LEN] = *derived(entropy, "nonce").first_chunk()?;
     let mut bytes = value.0.to_vec();
-    cipher(key)?.seal_in_place_append_tag(aead::Nonce::assume_unique_for_key(nonce), bound_to(of), &mut bytes).ok()?;
+    cipher(key)?
+        .seal_in_place_append_tag(aead::Nonce::assume_unique_for_key(nonce), bound_to(record), &mut bytes)
+        .ok()?;
     Some(Sealed { nonce: hex(&nonce), sealed: hex(&bytes), at_ms, is_text: value.text().is_some() })
 }
 
-fn open(key: &[u8; 32], of: (&str, &str), sealed: &Sealed) -> Option<Private> {
+fn open(key: &[u8; 32], record: &str, sealed: &Sealed) -> Option<Private> {
     let nonce: [u8; aead::NONCE_LEN] = unhex(&sealed.nonce)?.try_into().ok()?;
     let mut bytes = unhex(&sealed.sealed)?;
-    let value = cipher(key)?.open_in_place(aead::Nonce::assume_unique_for_key(nonce), bound_to(of), &mut bytes).ok()?;
+    let value =
+        cipher(key)?.open_in_place(aead::Nonce::assume_unique_for_key(nonce), bound_to(record), &mut bytes).ok()?;
     Some(Private(value.to_vec().into()))
 }
 

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use state::Class;
 use state::session::odds::Odds;
 
+use crate::Keyed;
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct View {
@@ -26,6 +28,8 @@ pub struct View {
     pub nodes: Vec<NodeView>,
     pub services: Vec<ServiceView>,
     pub namespaces: Vec<NamespaceView>,
+    /// Certificates of the cluster, by name.
+    pub certificates: Arc<[CertificateView]>,
     pub root: RootView,
     pub groups: GroupsView,
     pub overflow: OverflowView,
@@ -63,6 +67,9 @@ pub struct View {
     /// The stages of this node's machines, for `/metrics`.
     #[serde(skip)]
     pub stages: Arc<[(&'static str, Shown)]>,
+    /// Certificates of the cluster with their keys, for the doors alone: never shown.
+    #[serde(skip)]
+    pub keyed: Arc<[Keyed]>,
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
@@ -205,7 +212,7 @@ pub struct ServiceView {
     pub leader: Option<String>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
-    /// Its clones get the certificates of their nodes' folders, with keys.
+    /// Its clones get the certificates of their nodes' folders and of the cluster, with keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub certificates: bool,
     /// The file that describes it to programs, in the folder that was deployed.
@@ -280,6 +287,22 @@ pub struct RunEndView {
     pub how: String,
     /// The last lines of its output.
     pub lines: Vec<String>,
+}
+
+/// A certificate of the cluster, without its key.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CertificateView {
+    pub name: String,
+    /// Host names that it is for.
+    pub names: Vec<String>,
+    /// Who signed it.
+    pub issuer: String,
+    /// From when and until when it is good; milliseconds since 1970, as all moments here.
+    pub begins_at_ms: u64,
+    pub ends_at_ms: u64,
+    /// When it was set.
+    pub at_ms: u64,
 }
 
 /// A part of what comes to a service.

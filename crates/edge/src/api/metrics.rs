@@ -100,6 +100,14 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     runs(view, &mut out);
     clones_asked(view, &mut out);
     namespaces(view, &mut out);
+    out.family(
+        "coppice_certificate_ends_seconds",
+        "gauge",
+        "When a certificate of the cluster ends, seconds since 1970; 14 and 3 days before an event says it, too.",
+    );
+    for certificate in &*view.certificates {
+        out.sample("coppice_certificate_ends_seconds", &[("name", &certificate.name)], certificate.ends_at_ms / 1000);
+    }
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);

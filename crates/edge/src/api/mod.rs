@@ -11,7 +11,7 @@
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
-//! - `certificates.rs`: certificates with their keys, for clones that were declared to have them.
+//! - `certificates.rs`: certificates of the cluster (operator); with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
@@ -98,8 +98,12 @@ pub trait Backend: Send + Sync + 'static {
     fn code_file(&self, _digest: String, _path: String, _bytes_max: u64) -> BoxFuture<'static, Option<Bytes>> {
         Box::pin(async { None })
     }
-    /// The certificates of this node's folder, the one for all other names first; none without a folder.
+    /// The certificates of this node's folder and of the cluster, the one for all other names first.
     fn certificates(&self) -> Vec<Pem> {
+        Vec::new()
+    }
+    /// Those of the folder alone.
+    fn certificates_of_files(&self) -> Vec<Pem> {
         Vec::new()
     }
     /// What clones have printed on all nodes, or why it cannot be had.
@@ -207,6 +211,8 @@ pub fn router_with(
         .route("/v1/services/{service}/run", post(run::run))
         .route("/v1/services/{service}/secrets", get(secrets::list))
         .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
+        .route("/v1/certificates", get(certificates::list))
+        .route("/v1/certificates/{name}", get(certificates::get).put(certificates::set).delete(certificates::remove))
         .route("/v1/services/{service}/stages", post(stages::told))
         .route("/v1/services/{service}/certificates", get(certificates::certificates))
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))

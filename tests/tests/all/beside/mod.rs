@@ -23,6 +23,7 @@ mod functions;
 mod groups;
 mod history;
 mod http2;
+mod https;
 mod jobs;
 mod join;
 mod kept;
