@@ -46,7 +46,7 @@
 //! - objects of more than 1 MiB go in pieces (`object/src/{ship,stage}.rs`): frames, and a form of record
 //! - namespaces of class `sql`: the functions `sql.*`, and a database in entries and snapshots (`linear/src/functions/sql.rs`, `linear/src/database.rs`). How a batch ends is
 //!   the same at every replica: so another version of SQLite, or another bound in `sql/src/limits.rs`, is another level
-//! - certificates of the cluster: their records (`node/src/certificates.rs`)
+//! - certificates of the cluster: their records (`node/src/certificates.rs`), and those that are declared to come by themselves (`clones/src/certificate.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 7;

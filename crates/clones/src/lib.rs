@@ -14,6 +14,7 @@ mod asks;
 pub mod assign;
 mod at_times;
 pub mod cache;
+pub mod certificate;
 pub mod clone;
 mod conduct;
 pub mod demand;
@@ -64,11 +65,15 @@ pub const LEVEL_RUNS: u32 = 7;
 /// ... and from which it may ask several clones, and name the text that describes it to programs.
 pub const LEVEL_ASKS: u32 = 7;
 
+/// ... and from which certificates may be declared.
+pub const LEVEL_CERTIFICATES: u32 = 7;
+
 pub use access::AccessLog;
 pub use allows::Allows;
 pub use asks::Asks;
 pub use assign::{Assignments, Version};
 pub use cache::EdgeCache;
+pub use certificate::CertificateSpec;
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
 pub use conduct::Ill;
 pub use demand::Demand;

@@ -294,3 +294,12 @@ const _: () = assert!(OWES_AFTER.0 < JUDGE_MAX.0, "who hangs is found before it 
 const _: () = assert!(PANIC_WAIT_FIRST.0 <= PANIC_WAIT_MAX.0, "waits grow");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");
 const _: () = assert!(BACKOFF_FIRST.0 <= BACKOFF_MAX.0, "waits grow");
+
+/// Host names of one certificate: what public directories take.
+pub const CERTIFICATE_NAMES_MAX: usize = 100;
+/// Addresses that a directory may write to.
+pub const CERTIFICATE_CONTACTS_MAX: usize = 8;
+/// Roots of a private directory; one has some kilobytes.
+pub const CERTIFICATE_CA_BYTES_MAX: usize = 32 << 10;
+/// A host name (RFC 1035 2.3.4).
+pub const HOST_BYTES_MAX: usize = 253;

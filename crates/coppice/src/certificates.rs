@@ -103,10 +103,21 @@ pub async fn certificate(command: CertificateCommand) -> Result<(), String> {
 /// One certificate for people.
 pub fn lines(of: &CertificateView, now_ms: u64) -> Vec<String> {
     let ends = match of.ends_at_ms.checked_sub(now_ms) {
+        _ if !of.is_there() => "is not there yet".to_owned(),
         Some(_) => format!("ends {} (in {})", clock(of.ends_at_ms), ago(of.ends_at_ms, now_ms)),
         None => format!("ended {}", clock(of.ends_at_ms)),
     };
-    vec![format!("{:<16} {ends}  signed by {}  for {}", of.name, of.issuer, of.names.join(", "))]
+    let signed = if of.is_there() { format!("  signed by {}", of.issuer) } else { String::new() };
+    let mut lines = vec![format!("{:<16} {ends}{signed}  for {}", of.name, of.names.join(", "))];
+    if let Some(from) = &of.from {
+        let again = of.next_at_ms.map_or(0, |next| next.saturating_sub(now_ms));
+        let state = match &of.why {
+            Some(why) => format!("cannot be had: {why}; asked for again in {}", ago(again, 0)),
+            None => "comes by itself".to_owned(),
+        };
+        lines.push(format!("{:<16} {state} (from {from})", ""));
+    }
+    lines
 }
 
 fn path(name: &str) -> Result<String, String> {

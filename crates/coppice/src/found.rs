@@ -187,9 +187,13 @@ pub fn keep_admin_token(dir: &Path) -> Result<(), String> {
 }
 
 pub fn random_hex<const N: usize>() -> Result<String, String> {
+    Ok(random_bytes::<N>()?.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0u8; N];
     ring::rand::SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes".to_owned())?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(bytes)
 }
 
 fn open_empty(dir: &Path) -> Result<DataDir, String> {

@@ -1,6 +1,7 @@
 //! The one program, all machines alike: command line and wiring. What a node does is in the other crates.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod acme;
 mod anew;
 mod backup;
 mod certificate;

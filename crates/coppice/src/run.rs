@@ -468,6 +468,7 @@ impl Started {
             figures: certificate,
         };
         let renewal = io.spawn(renewal.follow(Rng::new(seed()?)));
+        io.spawn(crate::acme::follow(port.clone(), Rng::new(seed()?)));
         let view = port.watch();
         let hall = Hall { own, arrivals, view, dial, meter, desk, http, tls: services_tls, has_files, api };
         let leaves = io.block_on(async move {

@@ -3,6 +3,7 @@
 //! state only by asking the node.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod acme;
 mod affinity;
 pub mod api;
 pub mod clone_stages;

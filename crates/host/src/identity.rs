@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Boot, ClusterId, NodeId};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,15 @@ pub(crate) fn new_request(name: &str) -> Result<(String, Vec<u8>), Error> {
     let key = KeyPair::generate().map_err(failed("key"))?;
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
+    let request = params.serialize_request(&key).map_err(failed("certificate request"))?;
+    Ok((key.serialize_pem(), request.der().to_vec()))
+}
+
+/// A new key, PEM, and the request, DER, for a certificate that is for these host names.
+pub fn request_for(names: &[String]) -> Result<(String, Vec<u8>), Error> {
+    let key = KeyPair::generate().map_err(failed("key"))?;
+    let mut params = CertificateParams::new(names.to_vec()).map_err(failed("names of the certificate"))?;
+    params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key).map_err(failed("certificate request"))?;
     Ok((key.serialize_pem(), request.der().to_vec()))
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use base::Now;
 use base::process::Private;
+use base::text::span_text;
 use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
 
+use crate::acme::{self, Account};
 use crate::declared::{Diff, check_name, json, kind, listed};
 use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_TOLD_AT, CERTIFICATES_BYTES_MAX, CERTIFICATES_MAX};
 use crate::node::{Node, Out};
@@ -62,13 +64,27 @@ pub enum Deed {
     Set { name: String, certificate: Box<Certificate>, notes: Vec<String>, entropy: [u8; 32] },
     /// Take one away.
     Remove { name: String },
+    /// Keep the key of the account with which they are asked for, if there is none yet.
+    Account { account: Account, entropy: [u8; 32] },
+    /// Set one that was asked for, as of this mark of what is declared.
+    Issued { name: String, mark: String, certificate: Box<Certificate>, entropy: [u8; 32] },
+    /// Keep that one cannot be had, and is not asked for again for so long.
+    Failed { name: String, mark: String, why: String, wait_ms: u64 },
 }
 
 impl Deed {
     /// The change that it needs, in words too; none if all is so already.
     pub(crate) fn diff(&self, now: &Declared, wall_ms: u64) -> Result<Diff, String> {
         match self {
+            Self::Account { account, entropy } => acme::keep_account(now, account, wall_ms, entropy),
+            Self::Issued { name, mark, certificate, entropy } => {
+                acme::issued(now, (name, mark), certificate, wall_ms, entropy)
+            }
+            Self::Failed { name, mark, why, wait_ms } => acme::failed(now, name, mark, why, (wall_ms, *wait_ms)),
             Self::Set { name, certificate, notes, entropy } => {
+                if let Some(why) = acme::comes_by_itself(now, name) {
+                    return Err(why);
+                }
                 let mut diff = set(now, name, certificate, wall_ms, entropy)?;
                 if !diff.lines.is_empty() {
                     diff.lines.extend(notes.iter().cloned());
@@ -137,6 +153,9 @@ pub fn set(
 /// # Errors
 /// A sentence: there is none of this name.
 pub fn remove(now: &Declared, name: &str) -> Result<Diff, String> {
+    if let Some(why) = acme::comes_by_itself(now, name) {
+        return Err(why);
+    }
     let record = record_name(name);
     if now.get(kind::SECRET, &record).is_none() {
         let known = listed(records(now).map(|(name, _)| name));
@@ -155,8 +174,24 @@ pub(crate) fn opened(now: &Declared) -> Vec<Keyed> {
     records(now).filter_map(of).collect()
 }
 
-/// As people see them.
+/// As people see them, and those that are to come by themselves and are not there.
 pub(crate) fn views(now: &Declared) -> Vec<CertificateView> {
+    let mut views: BTreeMap<String, CertificateView> =
+        kept_views(now).into_iter().map(|view| (view.name.clone(), view)).collect();
+    for (name, wanted) in acme::acme(now).wanted {
+        let none =
+            || CertificateView { name: name.clone(), names: wanted.spec.names.clone(), ..CertificateView::default() };
+        let view = views.entry(name.clone()).or_insert_with(none);
+        view.from = Some(wanted.spec.directory);
+        if let Some(trouble) = wanted.trouble {
+            (view.why, view.next_at_ms) = (Some(trouble.why), Some(trouble.next_at_ms));
+        }
+    }
+    views.into_values().collect()
+}
+
+/// Those that there are.
+pub(crate) fn kept_views(now: &Declared) -> Vec<CertificateView> {
     let of = |(name, kept): (&str, Kept)| CertificateView {
         name: name.to_owned(),
         names: kept.names,
@@ -164,6 +199,7 @@ pub(crate) fn views(now: &Declared) -> Vec<CertificateView> {
         begins_at_ms: kept.begins_at_ms,
         ends_at_ms: kept.ends_at_ms,
         at_ms: kept.key.at_ms,
+        ..CertificateView::default()
     };
     records(now).map(of).collect()
 }
@@ -175,7 +211,7 @@ fn records(now: &Declared) -> impl Iterator<Item = (&str, Kept)> {
     })
 }
 
-fn record_name(name: &str) -> String {
+pub(crate) fn record_name(name: &str) -> String {
     format!("{OF_CERTIFICATE}{name}")
 }
 
@@ -193,15 +229,27 @@ impl Node {
         if *self.certificates != views[..] {
             self.certificates = views.into();
         }
+        let acme = acme::acme(self.root.declared());
+        if *self.acme != acme {
+            self.acme = acme.into();
+        }
     }
 
     /// Tells of what was done.
-    pub(crate) fn certified_by(&mut self, now: Now, deed: &Deed, lines: &[String], _: &mut Out) {
-        match deed {
-            Deed::Set { name, .. } | Deed::Remove { name } => {
-                self.happened(now, "certificate", name, lines.first().cloned().unwrap_or_default());
+    pub(crate) fn certified_by(&mut self, now: Now, deed: &Deed, lines: &[String], out: &mut Out) {
+        let (name, text) = match deed {
+            Deed::Account { .. } => return,
+            Deed::Issued { name, certificate, .. } => {
+                (name, format!("the certificate for {} has come", certificate.names.join(", ")))
             }
-        }
+            Deed::Failed { name, why, wait_ms, .. } => {
+                (name, format!("it cannot be had: {why}; asked for again in {}", span_text(wait_ms / 60_000 * 60_000)))
+            }
+            Deed::Set { name, .. } | Deed::Remove { name } => {
+                return self.happened(now, "certificate", name, lines.first().cloned().unwrap_or_default());
+            }
+        };
+        self.decided(now, "certificate", name, text, out);
     }
 
     /// At the root group's leader: says it when a certificate is about to end, and when it has.
@@ -209,7 +257,7 @@ impl Node {
         let certificates = Arc::clone(&self.certificates);
         let mut told = std::mem::take(&mut self.certificates_told);
         told.retain(|name, _| certificates.iter().any(|of| of.name == *name));
-        for of in certificates.iter() {
+        for of in certificates.iter().filter(|of| of.is_there()) {
             let step = step(now.wall_ms, of.ends_at_ms);
             if let Some(text) = news(&mut told, of, step) {
                 self.decided(now, "certificate", &of.name, text, out);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clones::limits::PIPELINES_MAX;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
-use clones::{CloneId, LEVEL_WORKERS, PipelineSpec, tcp_ports};
+use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, LEVEL_WORKERS, PipelineSpec, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
 use crate::numbers::Giver;
-use crate::{deploy, facts, runs, secrets};
+use crate::{acme, deploy, facts, runs, secrets};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -34,6 +34,10 @@ pub mod kind {
     /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services and keys of
     /// certificates, sealed, and their key. Never exported.
     pub const SECRET: &str = "secret";
+    /// Certificates that come by themselves.
+    pub const CERTIFICATE: &str = "certificate";
+    /// ... and what went wrong with some: [`crate::acme::Trouble`].
+    pub const TROUBLE: &str = "trouble";
     /// Join tokens, by the hash of their secret.
     pub const JOIN: &str = "join";
     /// Nodes admitted, by name.
@@ -123,6 +127,8 @@ struct File {
     namespace: BTreeMap<String, Spanned<Written>>,
     #[serde(default)]
     pipeline: BTreeMap<String, Spanned<PipelineSpec>>,
+    #[serde(default)]
+    certificate: BTreeMap<String, Spanned<CertificateSpec>>,
 }
 
 /// A record as the root group keeps it.
@@ -222,6 +228,14 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("pipeline.{name}"), &e))?;
         note(now, file, kind::PIPELINE, name, spec.get_ref(), &mut diff);
     }
+    for (name, spec) in &parsed.certificate {
+        let wrong = |key: &str, why: &str| at_key(file, text, &parsed, &format!("certificate.{name}{key}"), why);
+        check_name(name).map_err(|why| wrong("", &why))?;
+        if let Some((key, why)) = spec.get_ref().mistake() {
+            return Err(wrong(&format!(".{key}"), &why));
+        }
+        note(now, file, kind::CERTIFICATE, name, spec.get_ref(), &mut diff);
+    }
     let mut refused = Vec::new();
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
@@ -268,6 +282,9 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 now.of_kind(kind::GROUP).filter(|(group, _)| group.rsplit_once('/').is_some_and(|g| g.0 == name));
             diff.change.removes.extend(groups.map(|(group, _)| (kind::GROUP.to_owned(), group.to_owned())));
         }
+        if kind == kind::CERTIFICATE {
+            diff.change.removes.extend(acme::gone_with(now, &name));
+        }
         if kind == kind::SERVICE {
             remove_service(now, &name, &mut diff);
         } else {
@@ -295,6 +312,7 @@ pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
     errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
+    errors.extend(acme::too_many(all_of_it));
     errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());
     errors
 }
@@ -372,7 +390,9 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
         newer(format!("service.{name}.{key}"), level)
     });
     let pipelines = parsed.pipeline.keys().filter_map(|name| newer(format!("pipeline.{name}"), LEVEL_WORKERS));
-    let errors: Vec<String> = namespaces.chain(services).chain(pipelines).collect();
+    let certificates = parsed.certificate.keys();
+    let certificates = certificates.filter_map(|name| newer(format!("certificate.{name}"), LEVEL_CERTIFICATES));
+    let errors: Vec<String> = namespaces.chain(services).chain(pipelines).chain(certificates).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
@@ -592,9 +612,12 @@ pub fn export(now: &Declared) -> String {
         service: BTreeMap<String, ServiceSpec>,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pipeline: BTreeMap<String, PipelineSpec>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        certificate: BTreeMap<String, CertificateSpec>,
     }
     let (namespace, service) = (all(now, kind::NAMESPACE), all(now, kind::SERVICE));
-    let out = Out { namespace, service, pipeline: all(now, kind::PIPELINE) };
+    let (pipeline, certificate) = (all(now, kind::PIPELINE), all(now, kind::CERTIFICATE));
+    let out = Out { namespace, service, pipeline, certificate };
     toml::to_string(&out).expect("specs are plain tables")
 }
 
@@ -619,6 +642,12 @@ impl Spec for NamespaceSpec {
 impl Spec for PipelineSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         PipelineSpec::from_stored(value)
+    }
+}
+
+impl Spec for CertificateSpec {
+    fn from_stored(value: serde_json::Value) -> Option<Self> {
+        CertificateSpec::from_stored(value)
     }
 }
 
@@ -703,6 +732,7 @@ fn dropped(now: &Declared, file: &str, parsed: &File) -> Vec<(&'static str, Stri
             kind::SERVICE => (kind::SERVICE, parsed.service.contains_key(name)),
             kind::NAMESPACE => (kind::NAMESPACE, parsed.namespace.contains_key(name)),
             kind::PIPELINE => (kind::PIPELINE, parsed.pipeline.contains_key(name)),
+            kind::CERTIFICATE => (kind::CERTIFICATE, parsed.certificate.contains_key(name)),
             _ => continue,
         };
         if !still && of_file(bytes) {
@@ -748,6 +778,7 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
         Some("service") => parsed.service.get(name).map(Spanned::span),
         Some("namespace") => parsed.namespace.get(name).map(Spanned::span),
         Some("pipeline") => parsed.pipeline.get(name).map(Spanned::span),
+        Some("certificate") => parsed.certificate.get(name).map(Spanned::span),
         Some(_) | None => None,
     };
     let Some(span) = span else { return format!("{file}: {key}: {why}") };

@@ -17,6 +17,7 @@ use flow::stage::Shown;
 use state::linear::{HotKey, Placed};
 use state::{Classes, NamespaceSpec};
 
+use crate::acme::Acme;
 use crate::asked::Asked;
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
@@ -144,6 +145,7 @@ pub struct Node {
     /// Certificates of the cluster, as people and as doors see them.
     pub(crate) certificates: Arc<[CertificateView]>,
     pub(crate) keyed: Arc<[Keyed]>,
+    pub(crate) acme: Arc<Acme>,
     /// By certificate: its end, and how near to it was told last.
     pub(crate) certificates_told: BTreeMap<String, (u64, usize)>,
     /// Namespaces that may ask only for so much a second, and what they have had here.
@@ -276,6 +278,7 @@ impl Node {
             large_told: BTreeMap::new(),
             certificates: Arc::default(),
             keyed: Arc::default(),
+            acme: Arc::default(),
             certificates_told: BTreeMap::new(),
             rates: BTreeMap::new(),
             over_rates: 0,

@@ -125,6 +125,7 @@ impl Node {
             databases: Arc::clone(&self.databases),
             functions: Arc::clone(&self.functions_of),
             keyed: Arc::clone(&self.keyed),
+            acme: Arc::clone(&self.acme),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
             admission: Arc::clone(&self.admission),

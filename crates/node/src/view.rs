@@ -15,6 +15,7 @@ use state::Class;
 use state::session::odds::Odds;
 
 use crate::Keyed;
+use crate::acme::Acme;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -70,6 +71,9 @@ pub struct View {
     /// Certificates of the cluster with their keys, for the doors alone: never shown.
     #[serde(skip)]
     pub keyed: Arc<[Keyed]>,
+    /// Those that come by themselves, with the key of the account: for who asks, and for challenges. Never shown.
+    #[serde(skip)]
+    pub acme: Arc<Acme>,
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
@@ -303,6 +307,21 @@ pub struct CertificateView {
     pub ends_at_ms: u64,
     /// When it was set.
     pub at_ms: u64,
+    /// The ACME directory that it comes from by itself. Until it is there its moments are 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What went wrong when it was asked for the last time, and when it is asked for again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at_ms: Option<u64>,
+}
+
+impl CertificateView {
+    /// It has come, if it is one that comes by itself.
+    pub fn is_there(&self) -> bool {
+        self.ends_at_ms > 0
+    }
 }
 
 /// A part of what comes to a service.

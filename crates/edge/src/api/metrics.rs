@@ -105,7 +105,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         "gauge",
         "When a certificate of the cluster ends, seconds since 1970; 14 and 3 days before an event says it, too.",
     );
-    for certificate in &*view.certificates {
+    for certificate in view.certificates.iter().filter(|of| of.is_there()) {
         out.sample("coppice_certificate_ends_seconds", &[("name", &certificate.name)], certificate.ends_at_ms / 1000);
     }
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);

@@ -98,6 +98,7 @@ pub trait Backend: Send + Sync + 'static {
     fn code_file(&self, _digest: String, _path: String, _bytes_max: u64) -> BoxFuture<'static, Option<Bytes>> {
         Box::pin(async { None })
     }
+
     /// The certificates of this node's folder and of the cluster, the one for all other names first.
     fn certificates(&self) -> Vec<Pem> {
         Vec::new()

@@ -43,6 +43,9 @@ use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
 use crate::table::Place;
 
+/// Where a directory looks whether a host is ours (RFC 8555 8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
 /// What all requests of this door share.
 pub struct Edge {
     pub pool: Arc<Pool>,
@@ -140,6 +143,11 @@ async fn carry(
     }
     if is_reserved(request.uri().path()) {
         return Err(Refusal::Reserved);
+    }
+    if let Some(token) = request.uri().path().strip_prefix(CHALLENGES)
+        && let Some(answer) = edge.sessions.challenge(&request, token)
+    {
+        return Err(Refusal::Challenge(answer));
     }
     let upgrade = match accept {
         Some(_) => Some(HeaderValue::from_static("websocket")),

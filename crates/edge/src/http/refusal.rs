@@ -21,6 +21,8 @@ pub enum Refusal {
     /// The request itself is wrong. The connection ends, as where the next one begins is in doubt.
     Violation(Violation),
     Expectation,
+    /// It is asked for what shows that a host is ours (RFC 8555 8.3): an answer, and no refusal.
+    Challenge(String),
     NoService,
     /// The path is not for clients.
     Reserved,
@@ -78,6 +80,7 @@ impl Refusal {
             }
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
+            Refusal::Challenge(_) => StatusCode::OK,
             Refusal::NoService | Refusal::Reserved => StatusCode::NOT_FOUND,
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -112,6 +115,7 @@ impl Refusal {
                 return format!("the request's body is larger than {} (body_max of its service)", format_bytes(*max))
                     .into();
             }
+            Refusal::Challenge(answer) => return answer.clone().into(),
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
@@ -164,6 +168,8 @@ impl Refusal {
             Refusal::Dropped(Dropped { page: Some(page), .. }) | Refusal::Off(Dropped { page: Some(page), .. }) => {
                 page.clone()
             }
+            // The answer and nothing else.
+            Refusal::Challenge(answer) => (HeaderValue::from_static("application/octet-stream"), answer.clone().into()),
             _ => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.text()).into()),
         };
         let mut response = Response::new(DownBody::text(body, busy));

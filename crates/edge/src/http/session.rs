@@ -350,6 +350,16 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>
     }
 }
 
+impl Sessions {
+    /// What answers a challenge, if the host that is asked for is one whose certificate comes by itself.
+    pub fn challenge<B>(&self, request: &http::Request<B>, token: &str) -> Option<String> {
+        let host = request.headers().get(http::header::HOST)?.to_str().ok()?;
+        let acme = Arc::clone(&self.view.borrow().acme);
+        acme.answer(host, token).filter(|_| matches!(*request.method(), http::Method::GET | http::Method::HEAD))
+    }
+}
+
+/// The wall clock, milliseconds since 1970.
 pub fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,5 +1,6 @@
 //! Tests of what is done and said, whatever it takes: several beside each other ([`e2e::beside`]).
 
+mod acme;
 mod admission;
 mod backup;
 mod bad_input;
