@@ -108,6 +108,8 @@ impl Program {
             clones: _,
             wait: _,
             http: _,
+            https: _,
+            hsts: _,
             tcp: _,
             partitions: _,
             certificates: _,

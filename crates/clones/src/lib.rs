@@ -23,6 +23,7 @@ pub mod doors;
 pub mod group;
 pub mod heal;
 mod health;
+pub mod https;
 mod index;
 mod life;
 pub mod limits;
@@ -65,7 +66,7 @@ pub const LEVEL_RUNS: u32 = 7;
 /// ... and from which it may ask several clones, and name the text that describes it to programs.
 pub const LEVEL_ASKS: u32 = 7;
 
-/// ... and from which certificates may be declared.
+/// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
 
 pub use access::AccessLog;
@@ -81,6 +82,7 @@ pub use doors::Doors;
 pub use group::Group;
 pub use heal::Sick;
 pub use health::Health;
+pub use https::{Https, RouteHttps};
 pub use manager::{Manager, NodeLoad};
 pub use members::Members;
 pub use off::Off;

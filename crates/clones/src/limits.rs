@@ -303,3 +303,5 @@ pub const CERTIFICATE_CONTACTS_MAX: usize = 8;
 pub const CERTIFICATE_CA_BYTES_MAX: usize = 32 << 10;
 /// A host name (RFC 1035 2.3.4).
 pub const HOST_BYTES_MAX: usize = 253;
+/// Browsers that were told so come by HTTPS alone, also when there is none any more: lists of browsers ask for one year.
+pub const HSTS_MAX: Span = Span::secs(2 * 366 * 86_400);

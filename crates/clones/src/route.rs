@@ -21,6 +21,7 @@ use base::{NodeId, Span};
 use crate::access::AccessLog;
 use crate::allows::Allows;
 use crate::asks::Asks;
+use crate::https::RouteHttps;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::partition_check::door_at;
@@ -52,6 +53,8 @@ pub struct RouteService {
     pub partition_pipelines: BTreeMap<usize, Arc<RoutePipeline>>,
     /// What edges write of each of its requests.
     pub access_log: AccessLog,
+    /// Whether plain HTTP is led to HTTPS, and for how long.
+    pub https: RouteHttps,
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
@@ -197,6 +200,7 @@ impl RouteService {
             pipeline: None,
             partition_pipelines: BTreeMap::new(),
             access_log: spec.access_log,
+            https: RouteHttps::of(spec),
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.standing().min,
             clones: Vec::new(),
@@ -227,6 +231,7 @@ impl RouteService {
             pipeline,
             partition_pipelines,
             access_log,
+            https,
             partitions: _,
             wanted,
             clones,
@@ -245,7 +250,7 @@ impl RouteService {
             && *session == other.session
             && *cache == other.cache
             && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
-            && *access_log == other.access_log
+            && (*access_log, *https) == (other.access_log, other.https)
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *asks == other.asks
             && *partitions_off == other.partitions_off

@@ -17,6 +17,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         pipeline: None,
         partition_pipelines: Default::default(),
         access_log: Default::default(),
+        https: Default::default(),
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),

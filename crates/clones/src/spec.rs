@@ -16,6 +16,7 @@ use crate::asks::Asks;
 use crate::at_times;
 use crate::cache::EdgeCache;
 use crate::health::Health;
+use crate::https::{self, Https};
 use crate::limits::*;
 use crate::partition::Partition;
 use crate::partition_check as partition;
@@ -89,6 +90,12 @@ pub struct ServiceSpec {
     pub health: Option<Health>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRoute>,
+    /// What plain HTTP gets for a host that has a certificate.
+    #[serde(default, skip_serializing_if = "Https::is_default")]
+    pub https: Https,
+    /// So long browsers are told to come by HTTPS alone.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub hsts: Option<Span>,
     /// Its doors for TCP, each a port.
     #[serde(default, with = "crate::tcp", skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpRoute>,
@@ -216,6 +223,8 @@ impl ServiceSpec {
             wait: None,
             health: None,
             http: None,
+            https: Https::Beside,
+            hsts: None,
             tcp: Vec::new(),
             partitions: Vec::new(),
             namespaces: Vec::new(),
@@ -297,6 +306,9 @@ impl ServiceSpec {
             if let Some(why) = prefix_error(&http.path) {
                 wrong("http.path", why);
             }
+        }
+        for error in https::mistakes(self) {
+            wrong(&error.key, error.why);
         }
         for error in tcp::mistakes(&self.tcp, &self.partitions, self.http.is_some()) {
             wrong(&error.key, error.why);
@@ -393,6 +405,9 @@ impl ServiceSpec {
         let own = self.asks().key().or(self.openapi.as_ref().map(|_| "openapi")).map(str::to_owned);
         if let Some(key) = own.or_else(|| self.partitions.iter().find_map(of_partition)) {
             return Some((key, crate::LEVEL_ASKS));
+        }
+        if let Some(key) = https::key(self) {
+            return Some((key.to_owned(), crate::LEVEL_CERTIFICATES));
         }
         let of_level_6 = secrets::key(self).or_else(|| (!self.access_log.is_off()).then_some("access_log"));
         if let Some(key) = of_level_6 {
@@ -626,7 +641,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 36] = [
+const SERVICE_KEYS: [&str; 38] = [
     "run",
     "builtin",
     "code",
@@ -645,6 +660,8 @@ const SERVICE_KEYS: [&str; 36] = [
     "wait",
     "health",
     "http",
+    "https",
+    "hsts",
     "tcp",
     "partition",
     "namespaces",

@@ -110,6 +110,8 @@ fn the_known_keys_are_the_types_keys() {
     let (minute, hour) = (Some(Span::secs(60)), Some(Span::secs(3600)));
     let spec = ServiceSpec { before_timeout: minute, run_timeout: hour, schedule: Some("@daily".into()), ..spec };
     let spec = ServiceSpec { every: hour, catch_up: true, rerun: true, ..spec };
+    let (https, hsts) = (crate::Https::Redirect, Some(Span::secs(365 * 86_400)));
+    let spec = ServiceSpec { https, hsts, ..spec };
     let value = serde_json::to_value(spec).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
@@ -122,6 +124,23 @@ fn the_known_keys_are_the_types_keys() {
     assert_eq!(keys(&value["cache"]), list(&CACHE_KEYS));
     assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
     assert_eq!(keys(&value["worker"]), list(&WORKER_KEYS));
+}
+
+#[test]
+fn https_is_of_services_that_speak_http_and_needs_new_nodes() {
+    let of = |toml: &str| read(&format!("run = [\"a\"]\n{toml}")).unwrap();
+    let good = of("http = {}\nhttps = \"redirect\"\nhsts = \"365d\"");
+    assert_eq!((good.validate(), good.newer_key()), (Ok(()), Some(("https".into(), crate::LEVEL_CERTIFICATES))));
+    assert_eq!(ServiceSpec::from_stored(&good.to_stored()).unwrap(), good);
+    for (toml, key, why) in [
+        ("https = \"redirect\"", "https", "has no http"),
+        ("hsts = \"1d\"", "hsts", "has no http"),
+        ("http = {}\nhsts = \"733d\"", "hsts", "over the limit of 732d"),
+    ] {
+        let errors = of(toml).validate().unwrap_err();
+        assert!(errors.len() == 1 && errors[0].key == key && errors[0].why.contains(why), "{errors:?}");
+    }
+    assert!(read("run = [\"a\"]\nhttps = \"never\"").unwrap_err().contains("redirect"));
 }
 
 fn open(path: &str) -> Sandbox {

@@ -10,6 +10,7 @@ use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::root::Change;
 use cluster::{Card, Door, DoorAddrs};
 use edge::closing::{LAST_TIME, closes};
+use edge::http::secure::Secure;
 use edge::resp::scripts::ScriptDesk;
 use edge::resp::secure::Arrived;
 use edge::tls::{Certs, Files, Shared};
@@ -453,6 +454,7 @@ impl Started {
             trusted_headers: args.trusted_header.clone(),
             address_connections_max: args.address_connections_max,
             files_dir: home.services.clone(),
+            secure: card.doors.get(Door::Https).map(|at| Secure { certs: Arc::clone(&services_tls), port: at.port() }),
             access: Some(AccessLogs::start(args.dir.join("logs")).map_err(|e| e.to_string())?),
             ..Default::default()
         };

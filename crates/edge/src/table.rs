@@ -12,7 +12,7 @@ use base::NodeId;
 use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Affinity, Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes, tcp_asked};
-use clones::{AccessLog, Allows, Asks};
+use clones::{AccessLog, Allows, Asks, RouteHttps};
 
 use crate::affinity;
 use crate::demand::{Demands, GroupCount, Visit};
@@ -65,6 +65,8 @@ pub struct Doorway {
     pub pipeline: Option<Arc<RoutePipeline>>,
     /// What is written of each of its requests.
     pub access_log: AccessLog,
+    /// Whether plain HTTP is led to HTTPS, and for how long.
+    pub https: RouteHttps,
     /// What the manager is told of its service.
     pub count: Arc<GroupCount>,
     /// What is said of its requests; for others the doors have their own numbers.
@@ -313,6 +315,7 @@ fn doors(
             cache: cache(),
             pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
             access_log: service.access_log,
+            https: service.https,
             count: Arc::clone(count),
             allows,
             asks,
@@ -329,6 +332,7 @@ fn doors(
         cache: cache(),
         pipeline: service.pipeline.clone(),
         access_log: service.access_log,
+        https: service.https,
         count: Arc::clone(count),
         allows: service.allows,
         asks: service.asks,

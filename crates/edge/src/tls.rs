@@ -220,18 +220,28 @@ impl Certs {
         self.now.load().pems.clone()
     }
 
+    /// There is one for exactly this name, or a wildcard.
+    pub fn has(&self, name: &str) -> bool {
+        let store = self.now.load();
+        self.named(&store, name).is_some()
+    }
+
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let store = self.now.load();
-        let exactly = |name: &str| store.by_name.get(name).cloned().or_else(|| self.shared.find(name));
-        let found = name.and_then(|name| {
-            let name = name.trim_end_matches('.').to_ascii_lowercase();
-            // A wildcard stands for one label (RFC 6125 6.4.3).
-            let wild = || exactly(&format!("*.{}", name.split_once('.')?.1));
-            exactly(&name).or_else(wild)
-        });
+        let found = name.and_then(|name| self.named(&store, name));
         let has_files = || !store.pems.is_empty();
         let default = || self.shared.for_others().filter(|_| !has_files());
         found.or_else(default).unwrap_or_else(|| Arc::clone(&store.default))
+    }
+}
+
+impl Certs {
+    fn named(&self, store: &Store, name: &str) -> Option<Arc<CertifiedKey>> {
+        let exactly = |name: &str| store.by_name.get(name).cloned().or_else(|| self.shared.find(name));
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        // A wildcard stands for one label (RFC 6125 6.4.3).
+        let wild = || exactly(&format!("*.{}", name.split_once('.')?.1));
+        exactly(&name).or_else(wild)
     }
 }
 

@@ -33,6 +33,7 @@ mod piped;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;
+pub mod secure;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;
@@ -87,6 +88,8 @@ pub struct Config {
     pub accept_proxy: bool,
     /// With certificates, TLS is spoken and nothing else.
     pub tls: Option<Arc<Certs>>,
+    /// The HTTPS door beside this one, if it has no TLS itself.
+    pub secure: Option<secure::Secure>,
     /// Where files of drop handlers are, unless their path is absolute.
     pub files_dir: PathBuf,
     /// Where access logs go of services that have one; none: nowhere.
@@ -103,6 +106,7 @@ impl Default for Config {
             address_connections_max: None,
             accept_proxy: false,
             tls: None,
+            secure: None,
             files_dir: PathBuf::new(),
             access: None,
         }
@@ -261,6 +265,11 @@ async fn greet(
     }
     let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
     let Some(acceptor) = acceptor else { return talk(edge, open, stream, peer, closing).await };
+    match secure::is_plain(&stream).await {
+        Ok(false) => (),
+        Ok(true) => return secure::tell_plain(stream).await,
+        Err(error) => return tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
+    }
     match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => {
             h2::talk(edge, stream, peer, closing).await

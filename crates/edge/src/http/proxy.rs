@@ -186,6 +186,16 @@ async fn carry(
         *record = Some(Record::begin(log, &mut parts, &host, client.peer.ip, began));
     }
     let doorway = place.as_ref().map(|place| &place.doorway);
+    let https = doorway.map(|doorway| doorway.https).unwrap_or_default();
+    // As the client sees it: what is before this door may speak TLS with it.
+    let is_secure = parts.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    if https.redirects
+        && !is_secure
+        && let Some(secure) = &edge.config.secure
+        && let Some(moved) = secure.place_of(&host, parts.uri.path_and_query())
+    {
+        return Err(Refusal::Moved(moved));
+    }
     let body_max = doorway.and_then(|doorway| doorway.allows.body_max).unwrap_or(edge.config.body_bytes_max);
     if !incoming.may_have(body_max) {
         return Err(Refusal::TooLarge(body_max));
@@ -218,10 +228,15 @@ async fn carry(
         None => forward(edge, client, ready).await?.down(),
         Some(namespace) => Box::pin(cached::answer(edge, client, namespace, ready)).await?,
     };
-    Ok(match piped {
+    let mut answer = match piped {
         None => answer,
         Some(piped) => Box::pin(piped.pass(edge, answer)).await,
-    })
+    };
+    if let Some(seconds) = https.hsts_s.filter(|_| is_secure) {
+        let value = HeaderValue::try_from(format!("max-age={seconds}")).expect("digits are allowed in a header");
+        answer.0.headers_mut().entry(header::STRICT_TRANSPORT_SECURITY).or_insert(value);
+    }
+    Ok(answer)
 }
 
 /// A request that is understood, and where it goes.

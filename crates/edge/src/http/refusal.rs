@@ -23,6 +23,8 @@ pub enum Refusal {
     Expectation,
     /// It is asked for what shows that a host is ours (RFC 8555 8.3): an answer, and no refusal.
     Challenge(String),
+    /// It goes on there, by HTTPS.
+    Moved(HeaderValue),
     NoService,
     /// The path is not for clients.
     Reserved,
@@ -81,6 +83,7 @@ impl Refusal {
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::Challenge(_) => StatusCode::OK,
+            Refusal::Moved(_) => StatusCode::PERMANENT_REDIRECT,
             Refusal::NoService | Refusal::Reserved => StatusCode::NOT_FOUND,
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -116,6 +119,7 @@ impl Refusal {
                     .into();
             }
             Refusal::Challenge(answer) => return answer.clone().into(),
+            Refusal::Moved(_) => "this goes by HTTPS alone",
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
@@ -184,6 +188,7 @@ impl Refusal {
             Refusal::Violation(_) | Refusal::TooLarge(_) => {
                 drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")))
             }
+            Refusal::Moved(place) => drop(headers.insert(header::LOCATION, place.clone())),
             Refusal::Off(_) => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use e2e::tools::{self, run};
-use e2e::{Up, at, skip, wait_for};
+use e2e::{Up, at, http, skip, wait_for};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -23,11 +23,42 @@ fn shows(node: u8, port: u16, name: &str, expect: &str) -> Result<(), String> {
     if told.contains(expect) { Ok(()) } else { Err(told) }
 }
 
+const WEB: &str = r#"
+[service.web]
+run = ["python3", "-c", "import http.server as h, os; H = type('H', (h.BaseHTTPRequestHandler,), dict(do_GET=lambda s: (s.send_response(200), s.send_header('Content-Length', '2'), s.end_headers(), s.wfile.write(b'ok')), log_message=lambda *a: None)); h.ThreadingHTTPServer((os.environ['HOST'], int(os.environ['PORT'])), H).serve_forever()"]
+clones = 1
+http = { host = "*" }
+https = "redirect"
+hsts = "365d"
+"#;
+
+/// Plain HTTP leads to HTTPS for a host that has a certificate, and is told so at the port that speaks it.
+fn leads_to_https(up: &Up, https: u16) {
+    up.apply("web.toml", WEB).good();
+    let plain = |host: &str, path: &str| {
+        let reply = http::request(up.at(2).http, "GET", path, &[("Host", host)], b"").map_err(|e| e.to_string())?;
+        let place = reply.header("location").unwrap_or_default().to_owned();
+        Ok::<_, String>((reply.status, place))
+    };
+    wait_for("the service answers", SOON, || match plain("other.example", "/")? {
+        (200, _) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let place = format!("https://shop.example:{https}/a?b=c");
+    assert_eq!(plain("shop.example:80", "/a?b=c"), Ok((308, place.clone())));
+    let to = format!("shop.example:{https}:127.0.0.2");
+    let said = run(Command::new("curl").args(["-sik", "--max-time", "10", "--resolve", &to, &place]), SOON);
+    let said = said.good().to_lowercase();
+    assert!(said.contains("strict-transport-security: max-age=31536000") && said.ends_with("ok"), "{said}");
+    let reply = http::get((at::host(2), https).into(), "/").unwrap();
+    assert!(reply.status == 400 && reply.text().contains("this port speaks HTTPS"), "{reply:?}");
+}
+
 #[test]
 fn a_certificate_that_is_set_at_one_node_is_shown_by_all_until_it_is_taken_away() {
     let _turn = e2e::beside();
-    if !tools::has("openssl") {
-        return skip("openssl is not installed");
+    if !tools::has("openssl") || !tools::has("curl") {
+        return skip("openssl or curl is not installed");
     }
     let https = at::free_port(2);
     let up = Up::start(2, &["--no-demo", "--https-port", &https.to_string()]);
@@ -51,6 +82,7 @@ fn a_certificate_that_is_set_at_one_node_is_shown_by_all_until_it_is_taken_away(
     wait_for("the other node shows it", SOON, || shows(2, https, "shop.example", "DNS:shop.example"));
     shows(1, https, "SHOP.example", "DNS:shop.example").unwrap();
     shows(2, https, "bank.example", nothing).unwrap();
+    leads_to_https(&up, https);
     let again = up.coppice(&["certificate", "set", "shop", "--cert", &cert, "--key", &key]).good();
     assert!(again.contains("nothing to change"), "{again}");
 
@@ -71,7 +103,7 @@ fn a_certificate_that_is_set_at_one_node_is_shown_by_all_until_it_is_taken_away(
     let list = up.coppice(&["certificate", "list"]).good();
     assert!(list.starts_with("shop ") && list.contains("(in 4") && list.contains("for shop.example"), "{list}");
     assert!(up.coppice(&["status"]).good().contains("certificate shop "));
-    let metrics = e2e::http::get(up.at(2).api, "/metrics").unwrap().text();
+    let metrics = http::get(up.at(2).api, "/metrics").unwrap().text();
     assert!(metrics.contains("coppice_certificate_ends_seconds{name=\"shop\"} 1"), "{metrics}");
     let told = up.coppice(&["events"]).good();
     assert!(told.contains("ends in less than 3 days"), "it lives two days: {told}");
