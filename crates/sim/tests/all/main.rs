@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod calm;
-mod jobs;
 mod leave;
 mod planted;
 mod power;
