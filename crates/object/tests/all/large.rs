@@ -138,8 +138,8 @@ fn a_checkpoint_between_two_pieces_keeps_them_and_their_object() {
     let (ask, _) = half_put(&mut world);
     // What goes with a namespace has the next checkpoint come at once.
     world.declare_anew("notes", true);
-    for host in world.nodes.values_mut() {
-        host.force = 60_000;
+    for node in 1..=3 {
+        world.input(NodeId(node), object::Input::Tend);
     }
     let outcome = ended(&mut world, ask);
     assert!(matches!(outcome, Outcome::Done(Reply::Stored { copies: 2, .. })), "{outcome:?}");

@@ -17,11 +17,11 @@ fn object(of: &'static [u8], range: std::ops::Range<usize>) -> Reply {
     Reply::Object { version: VERSION, size: of.len() as u32, sum, body: Bytes::from_static(&of[range]) }
 }
 
-/// Status, headers, the body if it is text, and what the node was asked.
-type Heard = (u16, Vec<(String, String)>, Option<String>, Vec<Ask>);
+/// Status, headers, the text if the answer did not break off, and what the node was asked.
+type Told = (u16, Vec<(String, String)>, Option<String>, Vec<Ask>);
 
-/// Asks once of a node that says these things one after the other. The text, if the answer did not break off.
-fn ask_all(mut answers: Vec<Answer>, request: Request<Body>) -> Heard {
+/// Asks once of a node that says these things one after the other.
+fn ask_all(mut answers: Vec<Answer>, request: Request<Body>) -> Told {
     answers.reverse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
