@@ -1,4 +1,4 @@
-//! How a namespace is dumped and loaded (`class/src/dump.rs`): shard by shard, each at one version. Loading puts
+//! How a namespace is dumped and loaded (`class/src/dump/mod.rs`): shard by shard, each at one version. Loading puts
 //! whole values in the place of what is there, and lets versions go on above those of the dump: so fencing tokens and
 //! entity tags never come again.
 

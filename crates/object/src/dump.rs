@@ -1,4 +1,4 @@
-//! How a namespace is dumped and loaded (`class/src/dump.rs`): its owners are walked over, of each one the list of its objects, and
+//! How a namespace is dumped and loaded (`class/src/dump/mod.rs`): its owners are walked over, of each one the list of its objects, and
 //! each object is read. So a dump is of no one moment: an object that is there throughout is in it, with bytes that its checksum fits.
 //!
 //! While so many nodes are silent that an object could be on them alone, there is no dump: it would lack objects and not say so.

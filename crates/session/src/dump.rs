@@ -1,4 +1,4 @@
-//! How a namespace is dumped and loaded (`class/src/dump.rs`): its keys are walked, and each is read as it is then.
+//! How a namespace is dumped and loaded (`class/src/dump/mod.rs`): its keys are walked, and each is read as it is then.
 //! So a dump is of no one moment: a value that is there throughout is in it, as it was at some moment between begin
 //! and end. Values by cookie are not: only who has the cookie finds them, and the keys that seal cookies are in no
 //! dump.

@@ -1,4 +1,4 @@
-//! How a namespace is dumped and loaded (`class/src/dump.rs`): the keys that one node knows are walked over, and each is read as it is
+//! How a namespace is dumped and loaded (`class/src/dump/mod.rs`): the keys that one node knows are walked over, and each is read as it is
 //! then. So a dump is of no one moment. A key that nodes made at one moment as different things is dumped as the one that it is shown as.
 
 use std::sync::Arc;

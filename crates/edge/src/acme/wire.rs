@@ -158,7 +158,7 @@ impl Problem {
 
     pub fn text(&self) -> String {
         let kind = self.kind.rsplit(':').next().unwrap_or_default();
-        let own = [shortened(&self.detail), shortened(&self.subproblems.first().map_or("", |first| &first.detail))];
+        let own = [shortened(&self.detail), shortened(self.subproblems.first().map_or("", |first| &first.detail))];
         let own: Vec<&str> = own.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         format!("{} ({})", own.join("; "), shortened(kind))
     }
