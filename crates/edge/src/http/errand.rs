@@ -264,7 +264,10 @@ impl Errand {
     }
 
     pub async fn run(&mut self, pool: &Pool, client: &Client) -> Result<Answer, Refusal> {
-        if let Some(outcome) = self.race(pool, client).await {
+        // In a box: few requests are asked so, and each connection has the room that its largest request may need.
+        if let Some(doorway) = self.asks_several()
+            && let Some(outcome) = Box::pin(self.race(pool, client, doorway)).await
+        {
             return outcome;
         }
         loop {

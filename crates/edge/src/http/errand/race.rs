@@ -36,7 +36,7 @@ enum Lost {
 
 impl Errand {
     /// Whose requests may be asked of several, if this is one.
-    fn asks_several(&self) -> Option<Arc<Doorway>> {
+    pub(super) fn asks_several(&self) -> Option<Arc<Doorway>> {
         let doorway = &self.place.as_ref().filter(|place| !place.is_off())?.doorway;
         let is_safe = matches!(self.method, Method::GET | Method::HEAD);
         let brings_nothing = matches!((&self.body, self.framing), (Some(UpBody::Empty), Framing::Length(0)));
@@ -46,8 +46,12 @@ impl Errand {
 
     /// Asks several clones, if that is declared and they are there. None: as if none had been asked, but for what is noted of those
     /// that failed.
-    pub(super) async fn race(&mut self, pool: &Pool, client: &Client) -> Option<Result<Answer, Refusal>> {
-        let doorway = self.asks_several()?;
+    pub(super) async fn race(
+        &mut self,
+        pool: &Pool,
+        client: &Client,
+        doorway: Arc<Doorway>,
+    ) -> Option<Result<Answer, Refusal>> {
         let (asks, part) = (doorway.asks, &doorway.part);
         let mut clones = self.several(pool, &client.peer, &doorway)?.into_iter();
         let late = if asks.is_late() { part.hedge().came() } else { Some(Span::ZERO) };
