@@ -47,6 +47,7 @@
 //! - namespaces of class `sql`: the functions `sql.*`, and a database in entries and snapshots (`linear/src/functions/sql.rs`, `linear/src/database.rs`). How a batch ends is
 //!   the same at every replica: so another version of SQLite, or another bound in `sql/src/limits.rs`, is another level
 //! - certificates of the cluster: their records (`node/src/certificates.rs`), and those that are declared to come by themselves (`clones/src/certificate.rs`)
+//! - more of what Redis does with values: the functions `geo.*`, `sketch.*`, `sort`, `sort.store`, `text.common`, `text.fields` and `text.change-fields` (`linear/src/functions/`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 7;

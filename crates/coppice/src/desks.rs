@@ -37,6 +37,10 @@ impl edge::resp::Backend for RespDesk {
         self.sheds
     }
 
+    fn spans(&self) -> bool {
+        true
+    }
+
     fn view(&self) -> Arc<View> {
         self.port.view()
     }

@@ -74,7 +74,8 @@ impl Gone {
         }
     }
 
-    fn tell(&self) {
+    /// Somebody else is given the place, or whoever has a word in it wants it empty.
+    pub fn tell(&self) {
         self.is.store(true, Release);
         // Kept for who does not listen yet.
         self.told.notify_one();

@@ -14,6 +14,7 @@
 //! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one; `texts.rs`: the texts that
 //!   a shard keeps for them.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts. `stream/`: a stream's entries and groups.
+//! - `geo/`: places as scores, and what is near them; `sketch.rs`: about how many there are (HyperLogLog); `partly.rs`: sorts as Redis does.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
@@ -33,6 +34,7 @@ mod database;
 mod dump;
 mod freshness;
 pub mod functions;
+pub mod geo;
 mod group;
 mod heat;
 mod history;
@@ -44,9 +46,11 @@ pub mod moment;
 pub mod once;
 mod op;
 mod pages;
+mod partly;
 pub mod place;
 pub mod score;
 pub mod script;
+mod sketch;
 mod snapshot;
 pub mod sorted;
 mod space;

@@ -18,6 +18,8 @@ pub const DRAWN_AGAIN_MAX: usize = 16_384;
 /// Items of all sorted sets that one function combines, those counted again that are named again: it takes a second or two at most, and
 /// no result would be larger.
 pub const COMBINED_MAX: usize = 1 << 21;
+/// Pairs of bytes of two texts that are compared for what they have in common: 64 MiB of memory, and a tenth of a second.
+pub const COMMON_CELLS_MAX: usize = 1 << 24;
 /// Folders of a ledger ...
 pub const LEDGER_FOLDERS_MAX: usize = 1_000;
 /// ... bytes of the name of one, or of a keyword: IMAP's clients make no longer ones ...

@@ -189,6 +189,11 @@ impl Draft {
                 step.function
             ));
         }
+        if matches!(step.function, "sort" | "sort.store")
+            && step.args.iter().any(|arg| functions::sort::names_keys(arg))
+        {
+            return Some("a script sees one shard, and these patterns may name keys of others: declare the namespace with shards = 1".into());
+        }
         let is_here = |key: &&Bytes| (self.from..=self.to).contains(&hash_of(key));
         let key = function.keys(step).find(|key| !is_here(key))?;
         Some(format!(

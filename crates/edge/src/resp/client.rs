@@ -51,6 +51,36 @@ pub struct Client {
     pub watched: Watched,
     /// What it listens to, in its namespace.
     pub hears: Option<Hears>,
+    /// Which of its commands are answered (CLIENT REPLY).
+    pub replies: Replies,
+}
+
+/// Which commands are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replies {
+    #[default]
+    All,
+    None,
+    /// Not so many more.
+    AllBut(u8),
+}
+
+impl Replies {
+    /// Is the next one?
+    pub fn takes_next(&mut self) -> bool {
+        match *self {
+            Replies::All => true,
+            Replies::None => false,
+            Replies::AllBut(1) => {
+                *self = Replies::All;
+                false
+            }
+            Replies::AllBut(more) => {
+                *self = Replies::AllBut(more.saturating_sub(1));
+                more == 0
+            }
+        }
+    }
 }
 
 /// A transaction that is being put together.
@@ -180,6 +210,7 @@ impl Client {
             class: USUAL_CLASS,
             watched: Watched::default(),
             hears: None,
+            replies: Replies::All,
         }
     }
 
@@ -189,6 +220,7 @@ impl Client {
         (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);
         self.watched = Watched::default();
         self.protocol = Protocol::default();
+        self.replies = Replies::All;
         self.name.clear();
     }
 

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use super::client::Client;
+use super::clients::{Seat, Unblock};
 use super::commands::linear::Then;
 use super::commands::{self, Act, Call, Does, Given, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
@@ -41,6 +42,7 @@ pub async fn run(stream: Stream, mut client: Client, node: Rc<Node>, _open: Open
     let gone = Arc::clone(&client.gone);
     client.be_stranger(&node.strangers);
     let mut conn = Conn {
+        seat: node.clients.enter(&client),
         stream,
         client,
         input: Input::new(Rc::clone(&node)),
@@ -59,6 +61,7 @@ pub async fn run(stream: Stream, mut client: Client, node: Rc<Node>, _open: Open
         is_new: true,
         grace: None,
         stall: None,
+        pause: None,
         node,
     };
     let said_all = {
@@ -110,6 +113,8 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 struct Conn {
     stream: Stream,
     client: Client,
+    /// How others see it.
+    seat: Seat,
     node: Rc<Node>,
     input: Input,
     parser: Parser,
@@ -139,6 +144,8 @@ struct Conn {
     grace: Option<Pin<Box<Sleep>>>,
     /// Runs while the client has not taken all that is there for it.
     stall: Option<Stall>,
+    /// Runs while its next command waits for the end of a pause.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -164,6 +171,8 @@ struct Slot {
     alone: bool,
     /// It changes what the client listens to: messages come behind its reply.
     listens: bool,
+    /// Nobody wants its answer.
+    silent: bool,
     /// What it is called.
     name: &'static str,
 }
@@ -185,6 +194,7 @@ impl Conn {
         if self.node.closing.get() && self.is_new {
             self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
         }
+        self.seat.shown.wakes(cx.waker());
         if self.client.hears.as_ref().is_some_and(Hears::is_closed) {
             return Poll::Ready(false);
         }
@@ -300,6 +310,11 @@ impl Conn {
         {
             last.work.unblock();
         }
+        if let Some(how) = self.seat.shown.unblocked()
+            && let Some(last) = self.slots.back_mut()
+        {
+            last.work.release(how, last.name);
+        }
         while self.has_room_for_answers()
             && let Some(slot) = self.slots.front_mut()
             && let Poll::Ready(reply) = slot.work.poll(cx)
@@ -310,8 +325,10 @@ impl Conn {
             self.keys.drain(..slot.keys);
             self.held_bytes -= slot.bytes;
             // The time that a client chose to wait is not ours.
+            let reply = if slot.silent { Reply::Several(Vec::new()) } else { reply };
             self.tell(slot.name, reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
+        self.seat.shown.is_blocked(self.waits_long());
         self.busy.set(!self.slots.is_empty());
         if !self.has_room_for_answers() {
             // Whoever does not read keeps the answers, but not the places of operations under way.
@@ -422,6 +439,10 @@ impl Conn {
             let starts = !spec.does.is_of_connection()
                 && self.client.multi.is_none()
                 && !commands::linear::FRAMES_MULTI.contains(&spec.name);
+            if self.is_paused(cx, spec) {
+                self.parked = Some(command);
+                break;
+            }
             let class = self.client.class();
             let priority = self.client.priority();
             let entry = if starts { self.node.gate.entry(class, priority, self.slots.len()) } else { Entry::Free };
@@ -471,6 +492,7 @@ impl Conn {
             if was_known && self.client.known.is_none() {
                 cx.waker().wake_by_ref();
             }
+            self.seat.shown.follow(&self.client, spec.name);
             self.put(spec.name, work, touches, command.bytes());
             if let Some(last) = self.slots.back_mut().filter(|_| spec.does == Does::Listen) {
                 last.listens = true;
@@ -478,11 +500,20 @@ impl Conn {
             if let Some(last) = self.slots.back_mut() {
                 last.work.go_on(cx);
             }
+            self.seat.shown.is_blocked(self.waits_long());
             if closes {
                 self.state = State::Closing;
             }
         }
         any
+    }
+
+    /// Does its namespace's pause hold up this command?
+    fn is_paused(&mut self, cx: &mut Context<'_>, spec: &Spec) -> bool {
+        let until = self.node.clients.waits_until(&self.client, spec).filter(|_| !self.node.closing.get());
+        self.pause = until.map(|until| Box::pin(tokio::time::sleep_until(until.into())));
+        // It wakes this task when it is over.
+        self.pause.as_mut().is_some_and(|pause| pause.as_mut().poll(cx).is_pending())
     }
 
     /// The answer to what is not run.
@@ -492,14 +523,18 @@ impl Conn {
 
     fn put(&mut self, name: &'static str, work: Work, touches: Touches, bytes: usize) {
         let (protocol, began) = (self.client.protocol, Instant::now());
+        let silent = !self.client.replies.takes_next();
         match work {
+            Work::Ready(_) if self.slots.is_empty() && silent => {
+                self.tell(name, Reply::Several(Vec::new()), protocol, began)
+            }
             // Nothing is before it: no need to queue.
             Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, began),
             work => {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.held_bytes += bytes;
-                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false, name });
+                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false, silent, name });
                 self.busy.set(true);
             }
         }
@@ -670,6 +705,19 @@ impl Work {
             // What comes from now on is not ours any more; what has come is.
             waiting.close();
         }
+    }
+
+    /// What waits for long ends now, with what has come or with what its client is told.
+    fn release(&mut self, how: Unblock, name: &str) {
+        let Work::Blocked(waiting) = self else { return };
+        waiting.close();
+        let reply = match (waiting.try_recv(), how) {
+            (Ok(given), _) => given.take(),
+            (Err(_), Unblock::Error) => Reply::error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            (Err(_), Unblock::Timeout) if matches!(name, "BLMOVE" | "BRPOPLPUSH") => Reply::Nil,
+            (Err(_), Unblock::Timeout) => Reply::NilList,
+        };
+        *self = Work::Ready(reply);
     }
 
     /// Takes its answer if there is one, though nobody can be told yet.

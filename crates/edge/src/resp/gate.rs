@@ -167,6 +167,11 @@ impl Gate {
         lane.came[usize::from(priority.0)] = self.now();
     }
 
+    /// Does it answer at once? So it is inside of a script.
+    pub fn is_at_once(&self) -> bool {
+        self.backend.is_at_once()
+    }
+
     /// Starts a question, now or when those before it have been.
     pub fn ask(self: &Rc<Self>, ask: Ask) -> Waiting {
         let class = class(&ask);

@@ -155,8 +155,20 @@ pub const KEYSPACE_TIME_MAX: Duration = Duration::from_millis(500);
 pub const KEYSPACE_TRIED_EVERY: Duration = Duration::from_secs(1);
 /// COUNT of SCAN: at least, at most.
 pub const SCAN_COUNT_MAX: u32 = 1000;
-/// Longest name a client may give itself.
-pub const CLIENT_NAME_BYTES_MAX: usize = 64;
+/// Longest name a client may give itself: queues put their own names into those of their workers' connections.
+pub const CLIENT_NAME_BYTES_MAX: usize = 256;
+/// CLIENT PAUSE at most.
+pub const PAUSE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Doors of other nodes have so long to say what is asked of all: one that hangs does not hold up the others' answer for longer.
+pub const DOORS_ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// While not all nodes know channels a door tries so often to hear others.
+pub const DOORS_AGAIN: Duration = Duration::from_millis(200);
+/// Questions to all doors that are open at once.
+pub const DOORS_ASKED_MAX: usize = 64;
+/// An answer of a door goes in parts of so many bytes ...
+pub const DOORS_PART_BYTES: usize = 256 << 10;
+/// ... and of all doors so much is kept: a line for each of 100,000 connections.
+pub const DOORS_SAID_BYTES_MAX: usize = 64 << 20;
 /// Longest MATCH pattern.
 pub const PATTERN_BYTES_MAX: usize = 512;
 

@@ -12,6 +12,7 @@
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
+//! - `clients.rs`: connections as others of their namespace see them; `doors.rs`: what one door asks of those of all nodes.
 //! - `subscribers.rs`: who listens to channels, and what waits for whom.
 //! - `scripts/`: Lua scripts, run beside the node.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
@@ -37,8 +38,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{Functions, Meter};
 
 pub mod client;
+mod clients;
 mod commands;
 mod conn;
+mod doors;
 pub mod encode;
 mod gate;
 mod input;
@@ -53,7 +56,9 @@ mod subscribers;
 mod unread;
 
 pub use client::same_secret;
+use clients::Clients;
 use commands::linear::block::Blocked;
+use doors::Doors;
 use gate::Gate;
 use secure::Arrived;
 use stream::Stream;
@@ -69,6 +74,10 @@ pub trait Backend: 'static {
     }
     /// Does it answer at once, and take any number? So it is inside of a script.
     fn is_at_once(&self) -> bool {
+        false
+    }
+    /// Are there doors of other nodes, which may be asked for something?
+    fn spans(&self) -> bool {
         false
     }
     /// What the node shows at this moment.
@@ -96,6 +105,9 @@ pub struct Node {
     unread: RefCell<unread::Kept>,
     /// Who listens to channels.
     subscribers: Rc<Subscribers>,
+    /// Their connections, and those at other doors.
+    clients: Rc<Clients>,
+    doors: Rc<Doors>,
     /// What took long.
     slow: RefCell<slow::SlowLog>,
     /// Who waits for items of lists.
@@ -111,8 +123,12 @@ pub struct Node {
 
 impl Node {
     fn new(gate: Rc<Gate>, meter: Arc<Meter>, functions: Arc<Functions>, run_id: String, room: Room) -> Self {
+        let subscribers = Subscribers::new(Rc::clone(&gate), Arc::clone(&meter));
+        let clients = Rc::<Clients>::default();
         Self {
-            subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
+            doors: Doors::new(Rc::clone(&clients), Rc::clone(&subscribers), &run_id),
+            clients,
+            subscribers,
             gate,
             meter,
             functions,
@@ -205,17 +221,22 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let sheds = backend.sheds();
+    let (sheds, spans) = (backend.sheds(), backend.spans());
     let gate = Rc::new(Gate::new(backend, sheds));
     // Goes on after `stop`: what connections have sent is still answered.
     tokio::task::spawn_local(Rc::clone(&gate).run());
     tokio::task::spawn_local(Rc::clone(&gate).show(Arc::clone(&meter.stages)));
     let node = Rc::new(Node::new(gate, meter, functions, run_id(), room));
+    if spans {
+        tokio::task::spawn_local(Rc::clone(&node.doors).open());
+    }
+    // Numbers of connections are unlike those at other nodes.
+    let first_id = if spans { RandomState::new().build_hasher().finish() >> 44 << 32 } else { 0 };
     let mut stop = std::pin::pin!(stop);
     let _listens = node.meter.resp.listens();
     let welcome = |stream: Stream, from, local, open| {
         node.last_id.set(node.last_id.get() + 1);
-        let client = client::Client::new(node.last_id.get(), from, local);
+        let client = client::Client::new(first_id + node.last_id.get(), from, local);
         tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node), open));
     };
     loop {

@@ -14,10 +14,14 @@ use channels::{Kind, Message, Op, Reply as Got};
 use node::{Answer, Ask};
 use tokio::sync::oneshot;
 
+use super::doors;
 use super::encode::{Protocol, Reply, bulk};
 use super::gate::Gate;
 use super::limits::*;
 use crate::Meter;
+
+/// Is given each message between doors.
+type OfDoors = Rc<dyn Fn(&Message)>;
 
 pub struct Subscribers {
     gate: Rc<Gate>,
@@ -32,6 +36,8 @@ pub struct Subscribers {
     names_bytes: Cell<usize>,
     /// Somebody listened: the node brings messages.
     is_running: Cell<bool>,
+    /// Who hears what other doors say.
+    doors: RefCell<Option<OfDoors>>,
 }
 
 /// Listeners of one namespace: by kind and name, by number.
@@ -71,6 +77,7 @@ impl Subscribers {
             bytes: Cell::new(0),
             names_bytes: Cell::new(0),
             is_running: Cell::new(false),
+            doors: RefCell::default(),
         })
     }
 
@@ -86,10 +93,20 @@ impl Subscribers {
             waker: RefCell::default(),
         });
         self.all.borrow_mut().insert(id, Rc::clone(&listener));
+        self.start();
+        Hears { listener, all: Rc::clone(self) }
+    }
+
+    fn start(self: &Rc<Self>) {
         if !self.is_running.replace(true) {
             tokio::task::spawn_local(Rc::clone(self).run());
         }
-        Hears { listener, all: Rc::clone(self) }
+    }
+
+    /// What other doors say goes there.
+    pub fn hear_doors(self: &Rc<Self>, hear: OfDoors) {
+        *self.doors.borrow_mut() = Some(hear);
+        self.start();
     }
 
     /// Takes what other nodes bring, until this node stops.
@@ -166,6 +183,13 @@ impl Subscribers {
 
     /// To all who listen here; how many times.
     pub fn deliver(&self, message: &Message) -> u64 {
+        if message.namespace == doors::NAMESPACE {
+            let hear = self.doors.borrow().clone();
+            if let Some(hear) = hear {
+                hear(message);
+            }
+            return 0;
+        }
         let mut given = Vec::new();
         {
             let spaces = self.spaces.borrow();

@@ -15,6 +15,9 @@ use super::value::Value;
 
 mod bits;
 pub mod changes;
+mod common;
+pub mod fields;
+pub mod geo;
 mod hash;
 mod json;
 mod key;
@@ -25,6 +28,8 @@ mod number;
 mod once;
 pub mod script;
 mod set;
+mod sketch;
+pub mod sort;
 mod sorted;
 mod space;
 pub mod sql;
@@ -109,7 +114,8 @@ impl Function {
     /// The key that a step may make, if there is none.
     pub fn makes<'a>(&self, step: &'a Step) -> Option<&'a Bytes> {
         // The other key of most is the one that it writes to.
-        let key = if self.keys == 1 && self.name != "sorted.store-range" { step.args.first() } else { Some(&step.key) };
+        let writes_own = self.keys != 1 || matches!(self.name, "sorted.store-range" | "geo.store");
+        let key = if writes_own { Some(&step.key) } else { step.args.first() };
         key.filter(|_| self.grows() && !NEVER_MAKE.contains(&self.name))
     }
 
@@ -240,11 +246,16 @@ pub static ALL: &[&[Function]] = &[
     key::ALL,
     text::ALL,
     bits::ALL,
+    fields::ALL,
+    sketch::ALL,
+    common::ALL,
+    sort::ALL,
     number::ALL,
     hash::ALL,
     list::ALL,
     set::ALL,
     sorted::ALL,
+    geo::ALL,
     stream::ALL,
     json::ALL,
     lease::ALL,

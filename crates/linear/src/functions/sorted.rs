@@ -218,7 +218,7 @@ pub const ALL: &[Function] = &[
     ),
 ];
 
-fn number(text: &[u8]) -> Found<f64> {
+pub fn number(text: &[u8]) -> Found<f64> {
     score::parse(text).ok_or(Wrong::NotAFloat)
 }
 
@@ -239,7 +239,7 @@ fn is_reverse(order: &[u8]) -> Found<bool> {
     }
 }
 
-fn of<'a>(space: &'a Space, key: &[u8]) -> Found<Option<&'a Sorted>> {
+pub fn of<'a>(space: &'a Space, key: &[u8]) -> Found<Option<&'a Sorted>> {
     match space.get(key).map(|entry| &entry.value) {
         None => Ok(None),
         Some(Value::Sorted(sorted)) => Ok(Some(sorted)),
@@ -464,7 +464,7 @@ fn pop(space: &mut Space, key: &Bytes, end: &[u8], count: &[u8]) -> Result {
 // Several sorted sets.
 
 /// What becomes the sorted set of a key, whatever was there; how many items.
-fn store(space: &mut Space, key: &Bytes, items: Vec<Scored>) -> Result {
+pub fn store(space: &mut Space, key: &Bytes, items: Vec<Scored>) -> Result {
     if items.is_empty() {
         space.remove(key);
         return Ok(Reply::Int(0));

@@ -332,7 +332,11 @@ fn what_came_with_which_level() {
          ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords \
          script.run script.run-keyless script.says"
     );
-    assert_eq!(of(7), "sql.batch sql.query");
+    assert_eq!(
+        of(7),
+        "text.fields text.change-fields sketch.add sketch.count sketch.keep-count sketch.merge text.common sort sort.store \
+         geo.search geo.store sql.batch sql.query"
+    );
     assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");

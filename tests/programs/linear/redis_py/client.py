@@ -71,7 +71,23 @@ for protocol in (2, 3):
     assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
     assert a.info("cluster")["cluster_enabled"] in (0, "0") and "hset" in a.command() and a.command_count() > 100
     assert a.client_id() > 0 and a.client_setname("py") and a.client_getname() == "py" and a.client_info()["user"] == "bank"
-    for not_offered in (["JSON.GET", "x"], ["SORT", "l"]):
+    # Connections of the namespace at all nodes, and one of them that is killed from another node: redis-py comes again.
+    for one, name in ((a, "at-a"), (b, "at-b"), (c, "at-c")):
+        one.client_setname(name)
+    there = {line["name"]: line for line in b.client_list()}
+    assert {"at-a", "at-b", "at-c"} <= set(there), there
+    assert a.client_kill_filter(_id=there["at-c"]["id"]) == 1 and c.ping()
+    assert "at-c" not in {line["name"] for line in b.client_list()}
+    # Places, estimates, numbers of bits, and a list in another order.
+    assert a.geoadd("places", (13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania")) == 2
+    assert b.geodist("places", "Palermo", "Catania", "km") == 166.2742
+    assert c.geosearch("places", longitude=15, latitude=37, radius=200, unit="km", sort="ASC") == ["Catania", "Palermo"]
+    assert b.pfadd("{pf}seen", *range(1000)) == 1 and 970 < c.pfcount("{pf}seen") < 1030
+    assert a.pfmerge("{pf}all", "{pf}seen") and b.pfcount("{pf}all") == c.pfcount("{pf}seen")
+    assert a.bitfield("bits").incrby("u8", 0, 255).overflow("SAT").incrby("u8", 0, 9).get("u4", "#1").execute() == [255, 255, 15]
+    assert a.rpush("unsorted", 3, 1, 20) == 3 and c.sort("unsorted", desc=True) == ["20", "3", "1"]
+    assert b.eval("return redis.call('GEOSEARCH', KEYS[1], 'FROMMEMBER', 'Palermo', 'BYRADIUS', 1, 'm')", 1, "places") == ["Palermo"]
+    for not_offered in (["JSON.GET", "x"], ["FT.SEARCH", "x", "y"]):
         try:
             a.execute_command(*not_offered)
             raise SystemExit(f"{not_offered} should be refused")

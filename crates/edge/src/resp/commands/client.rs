@@ -1,7 +1,12 @@
-//! CLIENT: what a client calls itself. Libraries send this on connecting; nothing depends on it.
+//! CLIENT: what a client calls itself, and what it may see and do of the other connections of its namespace, at all nodes.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
 
 use super::*;
-use crate::resp::encode::Protocol;
+use crate::resp::client::Replies;
+use crate::resp::doors;
 use crate::resp::limits::*;
 
 pub static CLIENT: Spec = Spec {
@@ -9,13 +14,17 @@ pub static CLIENT: Spec = Spec {
     arity: -2,
     keys: Keys::None,
     does: Does::Ask,
-    syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | LIST | REPLY ON | GETREDIR | TRACKING OFF",
-    summary: "names this connection, and tells about it",
-    note: "about this connection alone; what means nothing here is 0 or -1",
+    syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | LIST [TYPE type] [ID id ...] | \
+             KILL addr | KILL [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER namespace] [SKIPME yes|no] [MAXAGE seconds] | PAUSE ms [WRITE|ALL] | \
+             UNPAUSE | UNBLOCK id [TIMEOUT|ERROR] | REPLY ON|OFF|SKIP | GETREDIR | TRACKING OFF",
+    summary: "names this connection, and tells about those of its namespace",
+    note: "LIST, KILL, PAUSE, UNPAUSE and UNBLOCK are about the namespace's connections at all nodes; a node that does not answer in 1 s is \
+           left out. What means nothing here is 0 or -1. PAUSE never holds up CLIENT itself",
     run,
 };
 
-const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, LIST, NO-EVICT, NO-TOUCH, REPLY ON, GETREDIR, TRACKING OFF";
+const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, LIST, KILL, PAUSE, UNPAUSE, UNBLOCK, NO-EVICT, NO-TOUCH, REPLY, GETREDIR, \
+                       TRACKING OFF";
 
 fn run(call: &mut Call<'_>) -> Act {
     let command = call.command;
@@ -47,17 +56,34 @@ fn run(call: &mut Call<'_>) -> Act {
         // Nothing is evicted before its lease ends, and reading changes no order: both hold already.
         (b"NO-EVICT" | b"NO-TOUCH", 3) if is(command.arg(2), "ON") || is(command.arg(2), "OFF") => Reply::OK,
         (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::error("ERR syntax error"),
-        (b"INFO", 2) => Reply::Text(about(call, "info")),
-        (b"LIST", 2) => Reply::Text(about(call, "list")),
-        // Answers are always given, and keys are not followed for clients.
-        (b"REPLY", 3) if is(command.arg(2), "ON") => Reply::OK,
-        (b"REPLY", 3) => Reply::error("ERR only CLIENT REPLY ON is offered: every command is answered"),
+        (b"INFO", 2) => Reply::Text(call.node.clients.own_line(call.client, "info")),
+        (b"LIST", _) => return everywhere(call, list_words(call), |said| Reply::Text(joined(said))),
+        (b"KILL", 3..) => return kill(call),
+        (b"PAUSE", 3 | 4) => return everywhere(call, pause_words(call), |_| Reply::OK),
+        (b"UNPAUSE", 2) => return everywhere(call, Ok(vec![word("unpause")]), |_| Reply::OK),
+        (b"UNBLOCK", 3 | 4) => {
+            return everywhere(call, unblock_words(call), |said| Reply::Int(doors::sum(&said).min(1)));
+        }
+        (b"REPLY", 3) => {
+            let replies = match command.arg(2) {
+                how if is(how, "ON") => Replies::All,
+                how if is(how, "OFF") => Replies::None,
+                // Of one that has said OFF that holds.
+                how if is(how, "SKIP") && call.client.replies == Replies::None => Replies::None,
+                how if is(how, "SKIP") => Replies::AllBut(2),
+                _ => return syntax_error(),
+            };
+            call.client.replies = replies;
+            Reply::OK
+        }
+        // Keys are not followed for clients.
         (b"GETREDIR", 2) => Reply::Int(-1),
         (b"TRACKING", 3) if is(command.arg(2), "OFF") => Reply::OK,
         (b"TRACKING", _) => {
             Reply::error("ERR CLIENT TRACKING is not offered: nobody tells clients of changes by this protocol")
         }
-        (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _) => {
+        (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _)
+        | (b"KILL" | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK" | b"REPLY" | b"GETREDIR", _) => {
             let sub = String::from_utf8_lossy(&sub).to_lowercase();
             Reply::Error(format!("ERR wrong number of arguments for 'client|{sub}' command"))
         }
@@ -66,24 +92,151 @@ fn run(call: &mut Call<'_>) -> Act {
     Act::Now(reply)
 }
 
-/// Every field that Redis 8 has, as libraries parse them by name: true where it means something here, else 0 or -1.
-fn about(call: &Call<'_>, sub: &str) -> String {
-    let client = &call.client;
-    let user = client.known.as_ref().map_or("", |known| &*known.namespace);
-    let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-    let (flags, multi, multi_bytes) = match &client.multi {
-        Some(multi) => ("x", multi.kept() as i64, multi.bytes()),
-        None => ("N", -1, 0),
+type Words = Result<Vec<Bytes>, Reply>;
+
+fn word(text: impl Into<String>) -> Bytes {
+    Bytes::from(text.into())
+}
+
+fn joined(said: Vec<Vec<u8>>) -> String {
+    said.iter().map(|said| String::from_utf8_lossy(said)).collect()
+}
+
+/// Asks all doors for this, and makes the reply of what they say.
+fn everywhere(call: &mut Call<'_>, words: Words, then: fn(Vec<Vec<u8>>) -> Reply) -> Act {
+    let words = match words {
+        Ok(words) => words,
+        Err(error) => return Act::Now(error),
     };
-    let (addr, laddr, name) = (client.addr, client.local, &client.name);
-    let (id, age, watch) = (client.id, client.since.elapsed().as_secs(), client.watched.borrow().len());
-    format!(
-        "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle=0 flags={flags} db=0 sub=0 psub=0 ssub=0 \
-         multi={multi} watch={watch} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={multi_bytes} rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-         tot-mem={multi_bytes} events=r cmd=client|{sub} user={user} redir=-1 resp={protocol} lib-name={} lib-ver={} io-thread=0 \
-         tot-net-in=0 tot-net-out=0 tot-cmds=0\n",
-        client.lib_name, client.lib_version,
-    )
+    if let Some(act) = in_multi(call) {
+        return act;
+    }
+    call.node.clients.refresh(call.client);
+    let asked = Rc::clone(&call.node.doors).ask(call.space().name, words);
+    Call::later(async move { then(asked.await) })
+}
+
+fn in_multi(call: &Call<'_>) -> Option<Act> {
+    call.client.multi.as_ref()?;
+    let sub = String::from_utf8_lossy(call.command.arg(1)).to_uppercase();
+    Some(Act::Now(Reply::Error(format!("ERR 'CLIENT {sub}' cannot stand inside MULTI"))))
+}
+
+fn kind(word: &[u8]) -> Result<Bytes, Reply> {
+    let kinds = ["normal", "master", "replica", "pubsub"];
+    let name = if is(word, "SLAVE") { Some("replica") } else { kinds.into_iter().find(|kind| is(word, kind)) };
+    let unknown = || Reply::Error(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)));
+    name.map(|name| Bytes::from_static(name.as_bytes())).ok_or_else(unknown)
+}
+
+fn list_words(call: &Call<'_>) -> Words {
+    let command = call.command;
+    let mut words = vec![word("list"), word(call.client.id.to_string())];
+    match command.len() {
+        2 => (),
+        4 if is(command.arg(2), "TYPE") => words.extend([word("type"), kind(command.arg(3))?]),
+        4.. if is(command.arg(2), "ID") => {
+            for at in 3..command.len() {
+                let id = integer(command.arg(at)).filter(|id| *id > 0);
+                let id = id.ok_or_else(|| Reply::error("ERR Invalid client ID"))?;
+                words.extend([word("id"), word(id.to_string())]);
+            }
+        }
+        _ => return Err(Reply::error("ERR syntax error")),
+    }
+    Ok(words)
+}
+
+fn kill(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let is_old = command.len() == 3;
+    let words = if is_old { Ok((vec![word("kill"), word("addr"), command.value(2)], false)) } else { kill_words(call) };
+    let (mut words, spares_own) = match words {
+        Ok(words) => words,
+        Err(error) => return Act::Now(error),
+    };
+    if let Some(act) = in_multi(call) {
+        return act;
+    }
+    call.node.clients.refresh(call.client);
+    let kills_own = !spares_own && call.node.clients.is_among(call.client.id, &words[1..]);
+    // It goes when it has been told.
+    words.extend([word("not"), word(call.client.id.to_string())]);
+    let (asked, gone) = (Rc::clone(&call.node.doors).ask(call.space().name, words), call.client.gone.clone());
+    Call::later(async move {
+        let count = doors::sum(&asked.await) + i64::from(kills_own);
+        if kills_own {
+            tokio::task::spawn_local(async move { gone.tell() });
+        }
+        match count {
+            0 if is_old => Reply::error("ERR No such client"),
+            _ if is_old => Reply::OK,
+            count => Reply::Int(count),
+        }
+    })
+}
+
+/// And whether the one that asks stays in any case.
+fn kill_words(call: &Call<'_>) -> Result<(Vec<Bytes>, bool), Reply> {
+    let command = call.command;
+    let (mut words, mut spares_own, mut at) = (vec![word("kill")], true, 2);
+    while at < command.len() {
+        let (what, said) = (command.arg(at), command.arg(at + 1));
+        if at + 1 == command.len() {
+            return Err(Reply::error("ERR syntax error"));
+        } else if is(what, "ID") {
+            let id = integer(said).filter(|id| *id > 0);
+            let id = id.ok_or_else(|| Reply::error("ERR client-id should be greater than 0"))?;
+            words.extend([word("id"), word(id.to_string())]);
+        } else if is(what, "MAXAGE") {
+            let age = integer(said).ok_or_else(|| Reply::error("ERR maxage is not an integer or out of range"))?;
+            if age <= 0 {
+                return Err(Reply::error("ERR maxage should be greater than 0"));
+            }
+            words.extend([word("maxage"), word(age.to_string())]);
+        } else if is(what, "TYPE") {
+            words.extend([word("type"), kind(said)?]);
+        } else if is(what, "ADDR") || is(what, "LADDR") {
+            words.extend([word(String::from_utf8_lossy(what).to_lowercase()), command.value(at + 1)]);
+        } else if is(what, "USER") {
+            if said != call.space().name.as_bytes() {
+                return Err(Reply::Error(format!("ERR No such user '{}'", String::from_utf8_lossy(said))));
+            }
+        } else if is(what, "SKIPME") && (is(said, "YES") || is(said, "NO")) {
+            spares_own = is(said, "YES");
+        } else {
+            return Err(Reply::error("ERR syntax error"));
+        }
+        at += 2;
+    }
+    Ok((words, spares_own))
+}
+
+fn pause_words(call: &Call<'_>) -> Words {
+    let command = call.command;
+    let what = match command.arg(3) {
+        _ if command.len() == 3 => "all",
+        what if is(what, "ALL") => "all",
+        what if is(what, "WRITE") => "write",
+        _ => return Err(Reply::error("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    match integer(command.arg(2)) {
+        None => Err(Reply::error("ERR timeout is not an integer or out of range")),
+        Some(..0) => Err(Reply::error("ERR timeout is negative")),
+        Some(ms) => Ok(vec![word("pause"), word(ms.to_string()), word(what)]),
+    }
+}
+
+fn unblock_words(call: &Call<'_>) -> Words {
+    let command = call.command;
+    let how = match command.arg(3) {
+        _ if command.len() == 3 => "timeout",
+        how if is(how, "TIMEOUT") => "timeout",
+        how if is(how, "ERROR") => "error",
+        _ => return Err(Reply::error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = integer(command.arg(2)).ok_or_else(not_an_integer)?;
+    Ok(vec![word("unblock"), word(id.max(0).to_string()), word(how)])
 }
 
 /// A name as Redis allows it: printable, no spaces, not too long.

@@ -154,6 +154,8 @@ pub enum Keys {
     Wrapped(usize),
     /// The first half of what is behind STREAMS.
     Streams,
+    /// The first, and what stands behind STORE or STOREDIST; options begin with this argument.
+    AndStored(usize),
 }
 
 impl Keys {
@@ -168,7 +170,7 @@ impl Keys {
             Keys::Pairs => Some((1, -1, 2)),
             Keys::Second => Some((2, 2, 1)),
             Keys::AllButFirst => Some((2, -1, 1)),
-            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) | Keys::Streams => None,
+            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) | Keys::Streams | Keys::AndStored(_) => None,
         }
     }
 }
@@ -298,6 +300,13 @@ impl Spec {
                 let count = (len - first) / 2;
                 (first..if count * 2 == len - first { first + count } else { first }).step_by(1)
             }
+            Keys::AndStored(options) => {
+                let to = stored_to(command, at + options).filter(|to| *to > at + 1);
+                return Some(at + 1).filter(|first| *first < len).into_iter().chain(match to {
+                    Some(to) => (to..to + 1).step_by(1),
+                    None => (0..0).step_by(1),
+                });
+            }
             _ => {
                 let (first, last, step) = self.keys.range().unwrap_or_default();
                 let end = if last < 0 { len.saturating_add_signed(last + 1) } else { len.min(at + last as usize + 1) };
@@ -323,6 +332,21 @@ fn streams_of(command: &Command, at: usize) -> usize {
         next += if is(arg, "GROUP") { 2 } else { usize::from(is(arg, "COUNT") || is(arg, "BLOCK")) };
     }
     next.min(command.len())
+}
+
+/// The key that a command stores to, if its options from this argument on say so.
+fn stored_to(command: &Command, mut next: usize) -> Option<usize> {
+    let mut to = None;
+    while next + 1 < command.len() {
+        let arg = command.arg(next);
+        if is(arg, "STORE") || is(arg, "STOREDIST") {
+            to = Some(next + 1);
+        }
+        // What stands behind these is none of them.
+        let has_one = ["STORE", "STOREDIST", "BY", "GET", "COUNT"].into_iter().any(|word| is(arg, word));
+        next += 1 + usize::from(has_one) + 2 * usize::from(is(arg, "LIMIT"));
+    }
+    to
 }
 
 /// The command of this name, in any case.
@@ -370,7 +394,7 @@ pub fn not_offered(class: Class, command: &Command) -> Reply {
 }
 
 /// Longer than any name.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 24;
 
 // What several commands need.
 

@@ -117,14 +117,16 @@ impl Redis {
     }
 
     pub fn ask(&mut self, words: &[&str]) -> String {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
-        }
-        self.stream.get_mut().write_all(&bytes).unwrap();
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        String::from_utf8_lossy(&self.ask_bytes(&crate::resp::tests::resp(&words))).into_owned()
+    }
+
+    /// One command, and its reply.
+    pub fn ask_bytes(&mut self, command: &[u8]) -> Vec<u8> {
+        self.stream.get_mut().write_all(command).unwrap();
         let mut all = Vec::new();
         self.reply(&mut all);
-        String::from_utf8_lossy(&all).into_owned()
+        all
     }
 
     fn reply(&mut self, all: &mut Vec<u8>) {

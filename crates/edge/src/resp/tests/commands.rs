@@ -140,8 +140,8 @@ fn wrong_commands_are_told_what_is_wrong() {
         ),
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class session: COMMAND DOCS and docs/resp.md list what is\r\n"),
         (
-            "CLIENT KILL x",
-            "-ERR 'CLIENT KILL' is not offered by class session: offered are SETINFO, SETNAME, GETNAME, ID, INFO, LIST, NO-EVICT, NO-TOUCH, REPLY ON, GETREDIR, TRACKING OFF\r\n",
+            "CLIENT CACHING x",
+            "-ERR 'CLIENT CACHING' is not offered by class session: offered are SETINFO, SETNAME, GETNAME, ID, INFO, LIST, KILL, PAUSE, UNPAUSE, UNBLOCK, NO-EVICT, NO-TOUCH, REPLY, GETREDIR, TRACKING OFF\r\n",
         ),
     ]);
 }

@@ -15,13 +15,16 @@ use tokio::task::LocalSet;
 
 use super::*;
 
+mod beside;
 mod blocked;
 mod cache_commands;
 mod channels;
 mod commands;
 mod conduct;
 mod linear_commands;
+mod more;
 mod options;
+mod others;
 mod sorted;
 mod strangers;
 mod streams;

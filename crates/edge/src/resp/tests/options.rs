@@ -24,6 +24,9 @@ const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
         "",
         "more keys, behind one that has an item; the last word is a time to wait, 0 for ever",
     ),
+    (&["LCS"], "WITHMATCHLEN", "as in Redis it says more of what IDX shows, and else nothing"),
+    (&["SORT", "SORT_RO"], "ALPHA", "the words of the list cannot be sorted without, so it is there already"),
+    (&["SORT", "SORT_RO"], "ASC", "this is what is done without"),
     (&["INFO"], "", "names of sections that there are not, as in Redis"),
     (&["QUIT"], "", "as in Redis"),
     (&["FUNCTION"], "WITHCODE", "no library is loaded there, and those that are built in have no code"),
@@ -46,7 +49,10 @@ const LINEAR: &str = "
     GETSET text v\nGETDEL text\nGETEX text\nDIGEST text\nDELEX text\nSTRLEN text\nAPPEND text v\nGETRANGE text 0 1
     SUBSTR text 0 1\nSETRANGE text 0 v\nMSETNX new v\nINCR number\nDECR number\nINCRBY number 1\nDECRBY number 1
     INCRBYFLOAT number 1\nMGET text\nMSET text v\nSETBIT text 0 1\nGETBIT text 0\nBITCOUNT text\nBITPOS text 1
-    BITOP NOT new text\nHSET hash f v\nHMSET hash f v\nHSETNX hash f v\nHGET hash f\nHMGET hash f\nHGETALL hash
+    BITOP NOT new text\nBITFIELD text SET u8 0 1\nBITFIELD_RO text GET u8 0\nLCS text number\nPFADD sketch c\nPFCOUNT sketch
+    PFMERGE new sketch\nSORT list ALPHA\nSORT_RO list ALPHA\nGEOADD geo 3 3 c\nGEOPOS geo a\nGEOHASH geo a\nGEODIST geo a b
+    GEOSEARCH geo FROMMEMBER a BYRADIUS 900 km\nGEOSEARCHSTORE new geo FROMMEMBER a BYRADIUS 900 km\nGEORADIUS geo 1 1 900 km
+    GEORADIUS_RO geo 1 1 900 km\nGEORADIUSBYMEMBER geo a 900 km\nGEORADIUSBYMEMBER_RO geo a 900 km\nHSET hash f v\nHMSET hash f v\nHSETNX hash f v\nHGET hash f\nHMGET hash f\nHGETALL hash
     HKEYS hash\nHVALS hash\nHLEN hash\nHEXISTS hash f\nHDEL hash f\nHINCRBY hash n 1\nHINCRBYFLOAT hash n 1\nHSCAN hash 0
     HRANDFIELD hash 9\nHGETDEL hash FIELDS 1 f\nHSTRLEN hash f\nLPUSH list v\nRPUSH list v\nLPOP list\nRPOP list\nLLEN list
     LRANGE list 0 9\nLINDEX list 0\nLREM list 0 a\nLTRIM list 0 0\nLPUSHX list v\nRPUSHX list v\nLSET list 0 v
@@ -83,6 +89,8 @@ const THERE: &[(&str, &str, &[&str])] = &[
     ("list", "list.push-right", &["a", "b", "a"]),
     ("set", "set.add", &["a", "b"]),
     ("zset", "sorted.add", &["any", "any", "1", "a", "2", "b"]),
+    ("geo", "sorted.add", &["any", "any", "3377699720527872", "a", "3377749860527872", "b"]),
+    ("sketch", "sketch.add", &["a", "b"]),
     ("stream", "stream.add", &["5-1", "any", "-", "f", "v"]),
     ("stream", "stream.add", &["5-2", "any", "-", "f", "w"]),
     ("stream", "stream.group-make", &["g", "0-0", "-", "present"]),

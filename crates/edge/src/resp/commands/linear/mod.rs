@@ -15,6 +15,7 @@ use crate::resp::client::Queued;
 mod bits;
 pub mod block;
 mod fcall;
+mod geo;
 mod hash;
 mod keys;
 mod library;
@@ -25,6 +26,8 @@ mod probe;
 mod questions;
 mod script;
 mod set;
+mod sketch;
+mod sort;
 mod sorted;
 mod stream;
 mod stream_wait;
@@ -40,6 +43,9 @@ pub static ALL: &[&[Spec]] = &[
     list::ALL,
     set::ALL,
     sorted::ALL,
+    geo::ALL,
+    sketch::ALL,
+    sort::ALL,
     stream::ALL,
     whole::ALL,
     block::ALL,
@@ -69,9 +75,8 @@ pub static INSTEAD: refused::Table = &[
         &["XACKDEL", "XDELEX", "XNACK", "XCFGSET"],
         "streams have the commands of Redis 7.2: XACK and XDEL in MULTI, XCLAIM, ids of one's own",
     ),
-    (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
+    (&["PFDEBUG", "PFSELFTEST"], "GET gives the bytes of a HyperLogLog, as Redis has them"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
-    (&["SORT", "SORT_RO"], "LRANGE or SMEMBERS read, and the program sorts"),
     (
         &["H*EXPIRE*", "HPERSIST", "HTTL", "HPTTL", "HSETEX", "HGETEX"],
         "a key ends as a whole: EXPIRE; keep what ends by itself under a key of its own",
@@ -299,6 +304,9 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
+        let longest =
+            ALL.iter().flat_map(|some| some.iter()).map(|spec| spec.name).all(|name| find(name.as_bytes()).is_some());
+        assert!(longest, "no name is too long to be found");
         assert!(find(b"ping").is_some() && find(b"hset").is_some() && find(b"nosuch").is_none());
         assert!(functions::find("hash.set").is_some());
     }

@@ -58,8 +58,8 @@ pub const ALL: &[Spec] = &[
         "connect to any node as to a single Redis",
     ),
     noted(
-        spec("OBJECT", 3, Keys::Second, Does::Read, "ENCODING | REFCOUNT key", "how a value is kept", object),
-        "FREQ and IDLETIME are not kept",
+        spec("OBJECT", 3, Keys::Second, Does::Read, "ENCODING | REFCOUNT | FREQ key", "how a value is kept", object),
+        "FREQ is never kept, as in a Redis that evicts nothing; IDLETIME is not offered",
     ),
     noted(
         spec(
@@ -174,9 +174,17 @@ fn object(call: &mut Call<'_>) -> Act {
             Got::Bytes(_) => Reply::Int(1),
             other => plain_one(other),
         },
+        b"FREQ" => |got| match only(got) {
+            Got::Bytes(kind) if &kind[..] == b"none" => Reply::Nil,
+            Got::Bytes(_) => Reply::error(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between \
+                 policies at runtime LRU and LFU data will take some time to adjust.",
+            ),
+            other => plain_one(other),
+        },
         _ => {
             return Act::Now(Reply::error(
-                "ERR OBJECT ENCODING and OBJECT REFCOUNT are offered; nothing counts uses of keys",
+                "ERR OBJECT ENCODING, REFCOUNT and FREQ are offered; nothing tells when a key was used last",
             ));
         }
     };

@@ -416,18 +416,17 @@ fn add(call: &mut Call<'_>) -> Act {
     }
     let pairs = (at..command.len()).map(|at| command.value(at));
     let args = [word(when), word(only)].into_iter().chain(pairs).collect();
-    let counts: Then = if ch {
-        |got| match only_list(got) {
-            Ok(counts) => sum(counts),
-            Err(other) => other,
-        }
-    } else {
-        |got| match only_list(got) {
-            Ok(counts) => plain(counts),
-            Err(other) => other,
-        }
-    };
-    one_with(call, "sorted.add", args, counts)
+    one_with(call, "sorted.add", args, if ch { changed } else { added })
+}
+
+/// How many are new.
+pub fn added(got: Vec<Got>) -> Reply {
+    only_list(got).map_or_else(|other| other, plain)
+}
+
+/// How many are new or have another score.
+pub fn changed(got: Vec<Got>) -> Reply {
+    only_list(got).map_or_else(|other| other, sum)
 }
 
 fn only_list(got: Vec<Got>) -> Result<Vec<Got>, Reply> {

@@ -134,6 +134,18 @@ pub const ALL: &[Spec] = &[
         }),
         "atomic; all keys must be in one shard",
     ),
+    noted(
+        spec(
+            "LCS",
+            -3,
+            Keys::Two,
+            Does::Read,
+            "key key [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]",
+            "the longest text that stands in both, though not in one piece",
+            common,
+        ),
+        "both keys must be in one shard; the product of their lengths may be 16 million",
+    ),
 ];
 
 fn set_many_new(call: &mut Call<'_>) -> Act {
@@ -256,5 +268,73 @@ fn old(got: Vec<Got>) -> Reply {
     match only(got) {
         Got::List(list) => list.into_iter().nth(1).map_or(Reply::Nil, plain_one),
         other => plain_one(other),
+    }
+}
+
+fn common(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let (mut length, mut parts, mut with_lengths, mut least, mut at) = (false, false, false, 0, 3);
+    while at < command.len() {
+        match command.arg(at) {
+            arg if is(arg, "IDX") => parts = true,
+            arg if is(arg, "LEN") => length = true,
+            arg if is(arg, "WITHMATCHLEN") => with_lengths = true,
+            arg if is(arg, "MINMATCHLEN") && at + 1 < command.len() => {
+                at += 1;
+                match integer(command.arg(at)) {
+                    Some(said) => least = said.max(0),
+                    None => return Act::Now(not_an_integer()),
+                }
+            }
+            _ => return syntax_error(),
+        }
+        at += 1;
+    }
+    if length && parts {
+        let why = "ERR If you want both the length and indexes, please just use IDX.";
+        return Act::Now(Reply::error(why));
+    }
+    let what = if parts { "parts" } else { ["text", "length"][usize::from(length)] };
+    let then: Then = match (parts, with_lengths) {
+        (false, _) => |got| in_common(only(got)),
+        (true, false) => |got| parts_in_common(only(got), 4),
+        (true, true) => |got| parts_in_common(only(got), 5),
+    };
+    one_with(call, "text.common", vec![command.key(2), word(what), word(least.to_string())], then)
+}
+
+fn in_common(got: Got) -> Reply {
+    match got {
+        Got::Wrong(Wrong::Type) => Reply::error("ERR The specified keys must contain string values"),
+        Got::Wrong(Wrong::TooLarge) => {
+            Reply::error("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")
+        }
+        other => plain_one(other),
+    }
+}
+
+/// Each part with both of its stretches, and with its length if that makes five.
+fn parts_in_common(got: Got, numbers: usize) -> Reply {
+    let shown = |part: Got| match part {
+        Got::List(said) => {
+            let all: Vec<Reply> = said.into_iter().take(numbers).map(plain_one).collect();
+            let mut stretches: Vec<Reply> = all.chunks(2).map(|two| Reply::List(two.to_vec())).collect();
+            if numbers == 5 {
+                stretches.pop();
+                stretches.extend(all.last().cloned());
+            }
+            Reply::List(stretches)
+        }
+        other => plain_one(other),
+    };
+    match got {
+        Got::List(said) => match <[Got; 2]>::try_from(said) {
+            Ok([Got::List(parts), total]) => Reply::Map(vec![
+                (Reply::word("matches"), Reply::List(parts.into_iter().map(shown).collect())),
+                (Reply::word("len"), plain_one(total)),
+            ]),
+            _ => Reply::Nil,
+        },
+        other => in_common(other),
     }
 }
