@@ -82,6 +82,8 @@ async fn each_address_answers_those_whom_security_md_names_and_no_other() {
                         whose == "operator"
                             || whose == "namespace" && path.starts_with("/v1/ns/")
                             || whose == "service" && path.starts_with("/v1/services/{service}")
+                            // Any service is to find the others.
+                            || whose == "service" && path.starts_with("/v1/catalog")
                     }
                     "anybody" => true,
                     "service, own node" => whose == "service",
