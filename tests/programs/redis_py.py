@@ -32,7 +32,7 @@ for protocol in (2, 3):
     # What is parsed by name, as of old: redis-py 4.6 and 5.3 want each of these.
     info, names = first.client_info(), "id age idle db sub psub multi qbuf qbuf-free obl argv-mem oll omem tot-mem".split()
     assert all(isinstance(info[name], int) for name in names) and info["user"] == "carts", info
-    assert [client["id"] for client in first.client_list()] == [str(info["id"])]
+    assert str(info["id"]) in [client["id"] for client in first.client_list()]
     assert first.set(key, "1") and first.info("keyspace")["db0"]["keys"] >= 1
     server = first.info()
     assert server["arch_bits"] == 64 and server["used_memory"] > 1 << 20 and server["redis_version"] == "7.2.0"

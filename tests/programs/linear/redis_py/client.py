@@ -84,7 +84,7 @@ for protocol in (2, 3):
     assert c.geosearch("places", longitude=15, latitude=37, radius=200, unit="km", sort="ASC") == ["Catania", "Palermo"]
     assert b.pfadd("{pf}seen", *range(1000)) == 1 and 970 < c.pfcount("{pf}seen") < 1030
     assert a.pfmerge("{pf}all", "{pf}seen") and b.pfcount("{pf}all") == c.pfcount("{pf}seen")
-    assert a.bitfield("bits").incrby("u8", 0, 255).overflow("SAT").incrby("u8", 0, 9).get("u4", "#1").execute() == [255, 255, 15]
+    assert a.bitfield("fields").incrby("u8", 0, 255).overflow("SAT").incrby("u8", 0, 9).get("u4", "#1").execute() == [255, 255, 15]
     assert a.rpush("unsorted", 3, 1, 20) == 3 and c.sort("unsorted", desc=True) == ["20", "3", "1"]
     assert b.eval("return redis.call('GEOSEARCH', KEYS[1], 'FROMMEMBER', 'Palermo', 'BYRADIUS', 1, 'm')", 1, "places") == ["Palermo"]
     for not_offered in (["JSON.GET", "x"], ["FT.SEARCH", "x", "y"]):

@@ -162,7 +162,7 @@ fn bits_ends_copies_and_keys() {
         MEMORY USAGE b => 51
         MEMORY USAGE none => nil
         MEMORY DOCTOR => -ERR 'MEMORY DOCTOR' is not offered
-        SORT b => -ERR 'SORT' is not offered by class linear: LRANGE
+        SORT b => -WRONGTYPE Operation against a key holding the wrong kind of value
         "#,
     );
     // Over several pages, and past the most that one answer has.
