@@ -1,6 +1,7 @@
 """What Python programs do with a linear namespace, by redis-py: python3 client.py URL [URL ...], one of each node."""
 import sys
 import threading
+import time
 import redis
 
 urls = sys.argv[1:]
@@ -66,6 +67,10 @@ for protocol in (2, 3):
     # What is asked beside values.
     info = a.client_info()
     assert info["multi"] == -1 and info["idle"] == info["qbuf"] == 0 and info["user"], info
+    # Nodes tell each other once a second how much there is.
+    until = time.monotonic() + 30
+    while "db0" not in a.info("keyspace") and time.monotonic() < until:
+        time.sleep(0.1)
     keys = a.info("keyspace")["db0"]
     assert keys["keys"] > 0 and keys["keys"] >= keys["expires"] >= 0 and keys["avg_ttl"] == 0, keys
     assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
