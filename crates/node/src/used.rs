@@ -20,7 +20,7 @@ impl Node {
         let all = &mut self.report.used;
         all.clear();
         let held = self.classes.session.used().chain(self.classes.linear.used());
-        for (name, used, bounds) in held.filter(|(_, used, _)| used.keys > 0) {
+        for (name, used, bounds) in held.filter(|(_, used, _)| used.keys > 0 || used.bytes > 0) {
             let there = all.entry(name.to_owned()).or_default();
             there.bytes = there.bytes.saturating_add(used.bytes);
             there.keys = there.keys.saturating_add(used.keys);

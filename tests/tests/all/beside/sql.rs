@@ -48,7 +48,10 @@ fn each_batch_happens_once_although_the_leader_is_killed_and_is_there_after_all_
         (200, _) => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    let shown = up.coppice(&["ns", "show", "profiles"]).good();
+    let (shown, _) = wait_for("it is told how large it is", Duration::from_secs(30), || {
+        let shown = up.coppice(&["ns", "show", "profiles"]).good();
+        if shown.contains(" 0 bytes of") { Err(shown) } else { Ok(shown) }
+    });
     assert!(shown.contains("sql") && shown.contains("led by") && shown.contains("16MiB"), "{shown}");
     for i in 1..=INCREMENTS {
         if i == INCREMENTS / 3 {
