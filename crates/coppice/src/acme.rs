@@ -31,7 +31,9 @@ const ASK_WITHIN: Span = Span::secs(10);
 /// Asks for as long as the node lives.
 pub async fn follow(port: Port<Node>, mut rng: Rng) {
     // Since when what is declared has been seen so, and until when a failure keeps it waiting that could not be told to others.
-    let (mut seen, mut held) = (BTreeMap::<String, (String, Instant)>::new(), BTreeMap::<String, Instant>::new());
+    // What is declared anew (another mark) waits for no failure of what it was.
+    let mut seen = BTreeMap::<String, (String, Instant)>::new();
+    let mut held = BTreeMap::<(String, String), Instant>::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let view = port.view();
@@ -52,11 +54,12 @@ pub async fn follow(port: Port<Node>, mut rng: Rng) {
         let mut due = None;
         for (name, wanted) in &view.acme.wanted {
             let (_, since) = seen.entry(name.clone()).or_insert_with(|| (wanted.mark.clone(), Instant::now()));
-            let is_due =
-                since.elapsed() >= SPREAD_WITHIN && !held.contains_key(name) && due_ms(name, wanted) <= now_ms();
+            let is_held = held.contains_key(&(name.clone(), wanted.mark.clone()));
+            let is_due = since.elapsed() >= SPREAD_WITHIN && !is_held && due_ms(name, wanted) <= now_ms();
             due = due.or(is_due.then_some((name, wanted)));
         }
         let Some((name, wanted)) = due else { continue };
+        let this = (name.clone(), wanted.mark.clone());
         let outcome = tokio::select! {
             outcome = order(&wanted.spec, &account) => outcome,
             () = leads_no_more(&port) => {
@@ -69,7 +72,7 @@ pub async fn follow(port: Port<Node>, mut rng: Rng) {
             Err(failed) => {
                 let tries = wanted.trouble.as_ref().map_or(0, |trouble| trouble.tries);
                 let wait_ms = wait_ms(tries, failed.after, &mut rng);
-                held.insert(name.clone(), Instant::now() + Duration::from_millis(wait_ms));
+                held.insert(this.clone(), Instant::now() + Duration::from_millis(wait_ms));
                 tracing::warn!(name, why = %failed, wait_s = wait_ms / 1000, "a certificate cannot be had");
                 let deed = Deed::Failed { name: name.clone(), mark: wanted.mark.clone(), why: failed.why, wait_ms };
                 done(&port, deed).await
@@ -77,7 +80,7 @@ pub async fn follow(port: Port<Node>, mut rng: Rng) {
         };
         if let Err(why) = told {
             // It is asked for again; not at once, as directories count.
-            held.entry(name.clone()).or_insert_with(|| Instant::now() + Duration::from_millis(AGAIN_FIRST_MS));
+            held.entry(this).or_insert_with(|| Instant::now() + Duration::from_millis(AGAIN_FIRST_MS));
             tracing::warn!(name, %why, "what became of a certificate is not kept");
         }
     }

@@ -152,7 +152,8 @@ impl Doors {
     fn take(&self, command: &Command) {
         let number = std::str::from_utf8(command.arg(1)).ok().and_then(|number| number.parse().ok());
         let Some(waiting) = number.and_then(|number: u64| self.waiting.borrow().get(&number).cloned()) else { return };
-        let (said, bytes) = (command.arg(3), waiting.bytes.get() + command.arg(3).len());
+        // Names of doors count, too: whoever lies may use many.
+        let (said, bytes) = (command.arg(3), waiting.bytes.get() + command.arg(0).len() + command.arg(3).len());
         if bytes <= DOORS_SAID_BYTES_MAX {
             waiting.bytes.set(bytes);
             waiting.said.borrow_mut().entry(command.key(0)).or_default().extend_from_slice(said);
