@@ -484,6 +484,8 @@ fn a_script_is_known_by_its_digest_where_its_shard_is_until_all_are_forgotten() 
         assert_eq!(bank.evalsha(sha), ":7\r\n");
         bank.runner = Runner::default();
         assert_eq!(bank.evalsha(sha), ":7\r\n");
+        // Said in full once more, it is in the memory of who runs it, too.
+        assert_eq!(bank.eval("return 7", &["k"], &[]), ":7\r\n");
         bank.store.step(&Step::new(Bytes::new(), "scripts.flush", Vec::new()));
         assert!(bank.evalsha(sha).starts_with("-NOSCRIPT"), "nor does who ran it remember it");
         let load = What::Load { text: "return 7".into() };
