@@ -8,20 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::NodeId;
 use bytes::Bytes;
-use clones::limits::PIPELINES_MAX;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
 use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, LEVEL_WORKERS, PipelineSpec, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
+use state::NamespaceSpec;
 use state::linear::Placed;
 use state::namespace::Written;
 use state::session::CookieSecret;
-use state::{Class, NamespaceSpec};
 use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
+use crate::mistakes::mistakes;
 use crate::numbers::Giver;
 use crate::{acme, deploy, facts, runs, secrets};
 
@@ -305,18 +305,6 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     Err(errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why)).collect::<Vec<_>>().join("\n"))
 }
 
-/// Mistakes of a whole declaration; `ours` are the services that somebody declares now.
-pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
-    let services = all::<ServiceSpec>(all_of_it, kind::SERVICE);
-    let specs = all::<NamespaceSpec>(all_of_it, kind::NAMESPACE);
-    let mut errors = wrong_classes(&services, &specs);
-    errors.extend(wrong_functions(&services, &specs));
-    errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
-    errors.extend(acme::too_many(all_of_it));
-    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());
-    errors
-}
-
 /// Removes a service, with all that is kept of it.
 pub(crate) fn remove_service(now: &Declared, name: &str, diff: &mut Diff) {
     // What is declared anew under its name is in use, and has no secrets of somebody else.
@@ -422,80 +410,6 @@ pub fn codes(text: &str) -> BTreeSet<String> {
 
 fn codes_of(parsed: &File) -> impl Iterator<Item = (&String, String)> {
     parsed.service.iter().filter_map(|(name, spec)| Some((name, spec.get_ref().code.clone()?)))
-}
-
-/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`.
-fn wrong_classes(
-    services: &BTreeMap<String, ServiceSpec>,
-    namespaces: &BTreeMap<String, NamespaceSpec>,
-) -> Vec<SpecError> {
-    let wrong = |(name, service): (&String, &ServiceSpec)| {
-        let namespace = &service.session.as_ref()?.namespace;
-        let class = namespaces.get(namespace)?.class();
-        (class != Class::Session).then(|| SpecError {
-            key: format!("service.{name}.session.namespace"),
-            why: format!("{namespace:?} is of class {class}; sessions need a namespace of class session"),
-        })
-    };
-    let wrong_cache = |(name, service): (&String, &ServiceSpec)| {
-        let namespace = &service.cache.as_ref()?.namespace;
-        let class = namespaces.get(namespace)?.class();
-        (class != Class::Cache).then(|| SpecError {
-            key: format!("service.{name}.cache.namespace"),
-            why: format!("{namespace:?} is of class {class}; answers are kept in a namespace of class cache"),
-        })
-    };
-    services.iter().filter_map(wrong).chain(services.iter().filter_map(wrong_cache)).collect()
-}
-
-/// Steps are done by workers, and what they make is kept in caches.
-fn wrong_pipelines(
-    pipelines: &BTreeMap<String, PipelineSpec>,
-    services: &BTreeMap<String, ServiceSpec>,
-    namespaces: &BTreeMap<String, NamespaceSpec>,
-) -> Vec<SpecError> {
-    let caches = namespaces.iter().filter(|(_, spec)| spec.class() == Class::Cache).map(|(name, _)| name.clone());
-    let caches = caches.collect();
-    let of = |(name, spec): (&String, &PipelineSpec)| {
-        let found = spec.mistakes(services, &caches).into_iter();
-        found.map(|(key, why)| SpecError { key: format!("pipeline.{name}.{key}"), why }).collect::<Vec<_>>()
-    };
-    let names = pipelines.keys().cloned().collect();
-    let unknown = services.iter().flat_map(|(name, spec)| clones::pipeline::unknown(name, spec, &names));
-    let many = (pipelines.len() > PIPELINES_MAX).then(|| SpecError {
-        key: "pipeline".into(),
-        why: format!("{} pipelines are over the limit of {PIPELINES_MAX}", pipelines.len()),
-    });
-    pipelines.iter().flat_map(of).chain(unknown).chain(many).collect()
-}
-
-/// Who knows a namespace's functions is a service that nodes can ask over HTTP.
-fn wrong_functions(
-    services: &BTreeMap<String, ServiceSpec>,
-    namespaces: &BTreeMap<String, NamespaceSpec>,
-) -> Vec<SpecError> {
-    let wrong = |(name, namespace): (&String, &NamespaceSpec)| {
-        let service = namespace.linear()?.functions.as_ref()?;
-        let why = match services.get(service) {
-            None => {
-                format!(
-                    "there is no service {service:?}; declared are: {}",
-                    listed(services.keys().map(String::as_str))
-                )
-            }
-            Some(spec) if spec.http.is_none() => {
-                format!("service {service:?} has no `http`, by which its clones are asked for functions")
-            }
-            Some(spec) if !spec.tcp.is_empty() => {
-                format!(
-                    "service {service:?} has `tcp`, by which anybody could call its functions; put them into a service of their own"
-                )
-            }
-            Some(_) => return None,
-        };
-        Some(SpecError { key: format!("namespace.{name}.functions"), why })
-    };
-    namespaces.iter().filter_map(wrong).collect()
 }
 
 /// A new key for the cookies of a namespace.

@@ -4,8 +4,9 @@ use clones::Size;
 use clones::spec::ServiceSpec;
 use cluster::root::{Change, Declared};
 
-use crate::declared::{Diff, Kept, after, all, json, kept, kind, listed, mistakes, remove_service};
+use crate::declared::{Diff, Kept, after, all, json, kept, kind, listed, remove_service};
 use crate::deploy;
+use crate::mistakes::mistakes;
 use crate::runs::no_scale;
 
 /// Another number of clones.
