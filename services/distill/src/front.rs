@@ -13,9 +13,10 @@ use sdk::axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, he
 use sdk::axum::response::{IntoResponse, Response};
 
 use crate::fetch::{Fetch, FetchError, Source, Url, Whole, is_packed, without_hops};
-use crate::image::{Edit, Format};
+use crate::image::{Edit, Format, Watermark};
 use crate::imgproxy::{self, Wrong};
 use crate::limits::*;
+use crate::marks::Marks;
 use crate::pages::{self, OURS, PICTURES, Page};
 use crate::preferences::{self, NotKept, Preferences, Readers};
 use crate::settings::Settings;
@@ -39,6 +40,7 @@ pub struct Front {
     pub works: Works,
     pub readers: Readers,
     pub sizes: Sizes,
+    pub marks: Marks,
 }
 
 /// Answers anything.
@@ -133,21 +135,46 @@ impl Front {
         if asked.expires.is_some_and(|end| end < now) {
             return plain(StatusCode::NOT_FOUND, "this URL has expired");
         }
-        let source = match Source::parse(&asked.source) {
+        let source = match self.allowed(&asked.source) {
             Ok(source) => source,
             Err(error) => return failed(&error),
         };
-        let is_open = self.settings.sources.iter().any(|begin| asked.source.starts_with(begin.as_str()));
-        if matches!(source, Source::Outside(_)) && self.settings.keys.is_empty() && !is_open {
-            let why =
-                "without a signature only declared origins (origin://NAME/PATH) and what SOURCES names are fetched";
-            return failed(&FetchError::Refused(why.into()));
+        let mut edit = asked.edit;
+        if let Some(watermark) = &mut edit.watermark
+            && let Err(error) = self.get_mark(watermark).await
+        {
+            return failed(&error);
         }
         let mut headers = head.headers.clone();
         // Who may use a URL is said by its signature, not by whom it is shown to.
         headers.remove(header::COOKIE);
         headers.remove(header::AUTHORIZATION);
-        self.picture(&source, asked.edit, &headers, None).await
+        self.picture(&source, edit, &headers, None).await
+    }
+
+    /// A source that a URL may name.
+    fn allowed(&self, text: &str) -> Result<Source, FetchError> {
+        let source = Source::parse(text)?;
+        let is_open = self.settings.sources.iter().any(|begin| text.starts_with(begin.as_str()));
+        if matches!(source, Source::Outside(_)) && self.settings.keys.is_empty() && !is_open {
+            let why =
+                "without a signature only declared origins (origin://NAME/PATH) and what SOURCES names are fetched";
+            return Err(FetchError::Refused(why.into()));
+        }
+        Ok(source)
+    }
+
+    async fn get_mark(&self, watermark: &mut Watermark) -> Result<(), FetchError> {
+        let at = match (&watermark.source, &self.settings.watermark) {
+            (Some(named), _) => self.allowed(named).map(|_| named)?,
+            (None, Some(own)) => own,
+            (None, None) => {
+                let why = "a watermark was asked for, and neither the URL (wmu) nor the service (WATERMARK) says which";
+                return Err(FetchError::BadUrl(why.into()));
+            }
+        };
+        watermark.file = Some(self.marks.get(&self.fetch, at).await?);
+        Ok(())
     }
 
     /// `noted`: the URL under which toolbars count it.
@@ -173,6 +200,11 @@ impl Front {
                 }
             }
         };
+        if made.is_none() && edit.watermark.is_some() {
+            // Its original is not to be seen without.
+            let why = [(header::RETRY_AFTER, "1"), (header::CACHE_CONTROL, "no-store")];
+            return (StatusCode::SERVICE_UNAVAILABLE, why, "the watermark cannot be laid on now\n").into_response();
+        }
         if let Some(url) = noted.filter(|_| !is_stand_in) {
             let after = made.as_ref().map_or(original.bytes.len(), |(_, bytes)| bytes.len());
             self.sizes.note(url, (original.bytes.len() as u64, after as u64));

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use percent_encoding::percent_decode_str;
 use ring::hmac;
 
-use crate::image::{Crop, Edit, Format, Gravity, Mode};
+use crate::image::{Crop, Edit, Format, Gravity, Mode, Place, Trim, Watermark};
 use crate::limits::SIDE_MAX;
 use crate::settings::Presets;
 
@@ -18,6 +18,8 @@ pub type Pair = (hmac::Key, Vec<u8>);
 pub struct Asked {
     pub source: String,
     pub edit: Edit,
+    /// The watermark, if it is another than the service's.
+    pub mark: Option<String>,
     /// In seconds since 1970.
     pub expires: Option<u64>,
 }
@@ -43,9 +45,13 @@ const UNSIGNED: [&str; 2] = ["insecure", "unsafe"];
 const SIGNATURE_CHARS: usize = 43;
 const DPR_MAX: f32 = 8.0;
 const SIGMA_MAX: f32 = 100.0;
+/// What is shown until the picture is there.
+const PLACEHOLDER_SIDE: u32 = 32;
+const PLACEHOLDER_QUALITY: u8 = 20;
 
 const OFFERED: &str = "resize (rs), size (s), resizing_type (rt), width (w), height (h), dpr, enlarge (el), extend (ex), gravity (g), \
-     crop (c), padding (pd), rotate (rot), auto_rotate (ar), background (bg), blur (bl), sharpen (sh), grey, quality (q), format (f, \
+     crop (c), trim (t), padding (pd), rotate (rot), auto_rotate (ar), background (bg), blur (bl), sharpen (sh), grey, watermark (wm), \
+     watermark_url (wmu), placeholder (ph), quality (q), format (f, \
      ext), preset (pr), cachebuster (cb), expires (exp), strip_metadata (sm)";
 
 /// Whether a path has such a form that it is meant for here, and not for a site beside it.
@@ -104,6 +110,10 @@ pub fn read(path: &str, keys: &[Pair], presets: &Presets) -> Read<Asked> {
         return wrong("its source is empty".into());
     }
     asked.source = source;
+    let mark = asked.mark.take();
+    if let Some(watermark) = &mut asked.edit.watermark {
+        watermark.source = mark;
+    }
     let times = |length: &mut u32| *length = ((*length as f32 * dpr).round() as u32).min(SIDE_MAX);
     times(&mut asked.edit.resize.width);
     times(&mut asked.edit.resize.height);
@@ -195,6 +205,38 @@ fn apply(option: &str, asked: &mut Asked, dpr: &mut f32, presets: &Presets, may_
                 if args.len() > 2 { gravity(&args[2..]).ok_or_else(|| not(2, GRAVITIES))? } else { edit.gravity };
             edit.crop = Some(Crop { width: side(0)?.unwrap_or(0), height: side(1)?.unwrap_or(0), gravity });
         }
+        "trim" | "t" => {
+            most(4)?;
+            let threshold = number(0, 255.0)?;
+            let colour = arg(1).map(|hex| background(&[hex]).ok_or_else(|| not(1, "a colour: ffffff"))).transpose()?;
+            let is_even = (flag(2)?.unwrap_or(false), flag(3)?.unwrap_or(false));
+            edit.trim = threshold.map(|threshold| Trim { threshold, colour: colour.flatten(), is_even });
+        }
+        "watermark" | "wm" => {
+            most(5)?;
+            let opacity = number(0, 1.0)?.unwrap_or(0.0);
+            let place = arg(1).map_or(Some(Place::Towards(50, 50)), place).ok_or_else(|| not(1, PLACES))?;
+            let pixels = |nth: usize| {
+                let read = |text: &str| text.parse::<i32>().ok().filter(|n| n.unsigned_abs() <= SIDE_MAX);
+                arg(nth).map_or(Some(0), read).ok_or_else(|| not(nth, "pixels from -16383 to 16383"))
+            };
+            let offset = (pixels(2)?, pixels(3)?);
+            let scale = number(4, 1.0)?.unwrap_or(0.0);
+            let watermark = Watermark { opacity, place, offset, scale, source: None, file: None };
+            edit.watermark = (opacity > 0.0).then_some(watermark);
+        }
+        "watermark_url" | "wmu" => {
+            let bytes = URL_SAFE_NO_PAD.decode(arg(0).unwrap_or_default().trim_end_matches('='));
+            let url = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok()).filter(|url| !url.is_empty());
+            asked.mark = Some(url.ok_or_else(|| not(0, "a URL in base64"))?);
+        }
+        "placeholder" | "ph" => {
+            if flag(0)?.unwrap_or(true) {
+                edit.resize.width = PLACEHOLDER_SIDE;
+                edit.resize.height = PLACEHOLDER_SIDE;
+                (edit.blur, edit.quality) = (1.0, Some(PLACEHOLDER_QUALITY));
+            }
+        }
         "padding" | "pd" => {
             most(4)?;
             // As in CSS: what is missing is as the side across.
@@ -274,7 +316,16 @@ fn mode(text: &str) -> Option<Mode> {
     })
 }
 
-const GRAVITIES: &str = "one of no, so, ea, we, noea, nowe, soea, sowe, ce, or fp:x:y";
+const GRAVITIES: &str = "one of no, so, ea, we, noea, nowe, soea, sowe, ce, sm, or fp:x:y";
+const PLACES: &str = "one of no, so, ea, we, noea, nowe, soea, sowe, ce, or re";
+
+fn place(name: &str) -> Option<Place> {
+    match (name, gravity(&[name])) {
+        ("re", _) => Some(Place::Everywhere),
+        (_, Some(Gravity::Towards(x, y))) => Some(Place::Towards(x, y)),
+        _ => None,
+    }
+}
 
 fn gravity(args: &[&str]) -> Option<Gravity> {
     let (x, y) = match *args.first()? {
@@ -282,6 +333,7 @@ fn gravity(args: &[&str]) -> Option<Gravity> {
             let share = |text: &str| number(text, 1.0).map(|share| (share * 100.0).round() as u8);
             return Some(Gravity::Towards(share(args[1])?, share(args[2])?));
         }
+        "sm" => return (args.len() == 1).then_some(Gravity::Smart),
         "ce" => (50, 50),
         "no" => (50, 0),
         "so" => (50, 100),
@@ -334,6 +386,14 @@ mod tests {
     #[test]
     fn each_option_has_its_meaning() {
         let resize = Resize { mode: Mode::Fill, width: 300, height: 200, enlarge: true, extend: true };
+        let watermark = Watermark {
+            opacity: 0.5,
+            place: Place::Towards(100, 100),
+            offset: (10, -20),
+            scale: 0.25,
+            source: Some("origin://p/a".into()),
+            file: None,
+        };
         let gravity = |x, y| Edit { gravity: Gravity::Towards(x, y), ..Edit::default() };
         let cases = [
             ("rs:fill:300:200:1:1", Edit { resize, ..Edit::default() }),
@@ -363,6 +423,16 @@ mod tests {
             ),
             ("q:50/f:png", Edit { quality: Some(50), format: Some(Format::Png), ..Edit::default() }),
             ("q:50/q:0/cb:7/sm:1/ar:1", Edit::default()),
+            ("g:sm", Edit { gravity: Gravity::Smart, ..Edit::default() }),
+            (
+                "t:10.5:ff0000:1",
+                Edit {
+                    trim: Some(Trim { threshold: 10.5, colour: Some([255, 0, 0]), is_even: (true, false) }),
+                    ..Edit::default()
+                },
+            ),
+            ("wmu:b3JpZ2luOi8vcC9h/wm:0.5:soea:10:-20:0.25", Edit { watermark: Some(watermark), ..Edit::default() }),
+            ("wm:0.5/wm:0", Edit::default()),
             (
                 "pr:small",
                 Edit { quality: Some(30), resize: Resize { width: 100, ..Resize::default() }, ..Edit::default() },
@@ -400,8 +470,14 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_named() {
         for (path, named) in [
-            ("watermark:1/plain/a", "\"watermark\" is not offered"),
-            ("g:sm/plain/a", "\"sm\" in \"g:sm\" is not one of no, so"),
+            ("pixelate:1/plain/a", "\"pixelate\" is not offered"),
+            ("g:obj:face/plain/a", "\"obj\" in \"g:obj:face\" is not one of no, so"),
+            ("wm:2/plain/a", "is not a number from 0 to 1"),
+            ("wm:1:sm/plain/a", "is not one of no, so, ea, we, noea, nowe, soea, sowe, ce, or re"),
+            ("wm:1:ce:x/plain/a", "is not pixels"),
+            ("wmu:!/plain/a", "is not a URL in base64"),
+            ("t:300/plain/a", "is not a number from 0 to 255"),
+            ("t:1:red/plain/a", "is not a colour"),
             ("g:no:5:5/plain/a", "is not one of"),
             ("rs:blow:1:1/plain/a", "\"blow\" in \"rs:blow:1:1\" is not fit"),
             ("w:99999/plain/a", "is not a length"),
@@ -432,8 +508,11 @@ mod tests {
         let path = "/oKfUtW34Dvo2BGQehJFR4Nr0_rIjOtdtzJ3QFsUcXH8/rs:fill:300:400:0/g:sm/aHR0cDovL2V4YW1w/bGUuY29tL2ltYWdl/cy9jdXJpb3NpdHku/anBn.png";
         let keys = [key(b"other", b"x"), key(b"secret", b"hello")];
         let none = Presets::new();
-        // The signature holds; its gravity is one that is not offered.
-        assert!(matches!(read(path, &keys, &none), Err(Wrong::Unreadable(why)) if why.contains("\"sm\"")));
+        let asked = read(path, &keys, &none).unwrap();
+        assert_eq!(
+            (asked.source.as_str(), asked.edit.gravity),
+            ("http://example.com/images/curiosity.jpg", Gravity::Smart)
+        );
         let own = |rest: &str| {
             let tag = hmac::sign(&keys[1].0, &[b"hello".as_slice(), rest.as_bytes()].concat());
             format!("/{}{rest}", URL_SAFE_NO_PAD.encode(tag))

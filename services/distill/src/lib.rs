@@ -4,7 +4,7 @@
 //!
 //! - `front.rs`: requests and answers. `settings.rs`: what the operator says in `env`.
 //! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
-//! - `image/`: pictures made small. `works.rs`: how many at a time, and what was made already.
+//! - `image/`: pictures made small. `marks.rs`: watermarks for them. `works.rs`: how many at a time, and what was made already.
 //! - `imgproxy.rs`: its URLs. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
 //!   `sizes.rs`: what was saved.
 //! - `site.rs`: the site of the demo.
@@ -16,6 +16,7 @@ mod image;
 mod imgproxy;
 mod limits;
 mod link;
+mod marks;
 mod pages;
 mod preferences;
 mod settings;
@@ -30,6 +31,7 @@ use sdk::{Service, StartError};
 
 use crate::fetch::Fetch;
 use crate::front::Front;
+use crate::marks::Marks;
 use crate::preferences::{NAMESPACE, Readers};
 use crate::settings::Settings;
 use crate::sizes::Sizes;
@@ -52,6 +54,6 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
     }
     let readers = Readers::new(service.linear(NAMESPACE)?);
     let service = service.shows("pictures", &works.stage);
-    let front = Arc::new(Front { settings, fetch, works, readers, sizes });
+    let front = Arc::new(Front { settings, fetch, works, readers, sizes, marks: Marks::default() });
     service.serve(Router::new().fallback(front::answer).with_state(front)).await
 }

@@ -6,12 +6,26 @@ use std::time::Duration;
 pub const PIXELS_MAX: u64 = 50_000_000;
 /// Pixels in a row or a column; what WebP can have at most.
 pub const SIDE_MAX: u32 = 16_383;
-/// Frames of a picture that moves, of which the first one is shown.
+/// Frames of a picture that moves.
 pub const FRAMES_MAX: u32 = 200;
 /// Passes of a progressive JPEG: encoders make about ten; each costs the whole picture anew.
 pub const JPEG_SCANS_MAX: usize = 64;
 /// Bytes that a decoder may lay out, beside the pixels: 8 for each pixel.
 pub const DECODE_BYTES_MAX: usize = 8 * PIXELS_MAX as usize;
+/// What the decoder of PNG may lay out: rows, and chunks that are unpacked (a colour profile).
+pub const PNG_BYTES_MAX: usize = 16 << 20;
+/// A colour profile: those with tables have half of it.
+pub const PROFILE_BYTES_MAX: usize = 4 << 20;
+/// Pixels of all frames of what is kept moving, read and made; what has more becomes its first frame. A processor takes some seconds
+/// for so many.
+pub const MOVING_PIXELS_MAX: u64 = 120_000_000;
+pub const MOVING_MADE_PIXELS_MAX: u64 = 50_000_000;
+/// Pixels of a watermark.
+pub const MARK_PIXELS_MAX: u64 = 4_000_000;
+/// Bytes of a watermark's file.
+pub const MARK_BYTES_MAX: usize = 1 << 20;
+/// Longest side of the copy in which the part with most to see is looked for.
+pub const SMART_SIDE: u32 = 200;
 /// Under this nothing is worth the while: it is one packet anyway.
 pub const SMALL_BYTES: usize = 1024;
 /// JPEG quality where nothing else was said: imgproxy's is 80, ours is for slow lines.

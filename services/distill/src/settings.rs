@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ring::hmac;
 use sdk::StartError;
 
-use crate::fetch::Url;
+use crate::fetch::{Source, Url};
 use crate::imgproxy::Pair;
 
 pub type Presets = BTreeMap<String, Vec<String>>;
@@ -23,6 +23,8 @@ pub struct Settings {
     /// `KEY` and `SALT`.
     pub keys: Vec<Pair>,
     pub presets: Presets,
+    /// `WATERMARK`: where that of URLs is that name none: a source, or `file://` and a path on each node.
+    pub watermark: Option<String>,
 }
 
 impl Settings {
@@ -42,6 +44,11 @@ impl Settings {
             Some("site") => Some(has("BASE").unwrap_or("/").to_owned()),
             Some(other) => return Err(StartError(format!("SERVE is {other:?}; it is \"distill\" or \"site\""))),
         };
+        settings.watermark = has("WATERMARK").map(str::to_owned);
+        if let Some(at) = settings.watermark.as_ref().filter(|at| !at.starts_with("file:///")) {
+            let wrong = |error| StartError(format!("WATERMARK is {at:?}: {error}; or it is file:///PATH"));
+            Source::parse(at).map_err(wrong)?;
+        }
         for part in list("ORIGINS") {
             let wrong = |why: &str| {
                 StartError(format!("ORIGINS has {part:?}, which {why}: photos=http://10.0.0.5:8000/path is one"))
@@ -119,6 +126,7 @@ mod tests {
             (vec![("ORIGINS", "a=ftp://x")], "neither http:// nor https://"),
             (vec![("KEY", "00")], "KEY has 1 values and SALT 0"),
             (vec![("KEY", "xyz"), ("SALT", "00")], "KEY has 3 characters that are not bytes"),
+            (vec![("WATERMARK", "logo.png")], "WATERMARK is \"logo.png\""),
             (vec![("SERVE", "soup")], "SERVE is \"soup\""),
             (vec![("PRESETS", "thumb")], "PRESETS has \"thumb\""),
         ] {

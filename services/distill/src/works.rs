@@ -124,7 +124,7 @@ pub fn key(original: &[u8], edit: &Edit) -> Key {
 }
 
 /// Raised when the same original and wishes make another picture.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -10,11 +10,12 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use super::colour::in_srgb;
 use super::orient::{self, orientation};
 use super::{Bad, Format, Picture};
-use crate::limits::{DECODE_BYTES_MAX, FRAMES_MAX, JPEG_SCANS_MAX, PIXELS_MAX, SIDE_MAX};
+use crate::limits::{DECODE_BYTES_MAX, FRAMES_MAX, JPEG_SCANS_MAX, PIXELS_MAX, PNG_BYTES_MAX, SIDE_MAX};
 
-/// The picture of a file, or the first one of those that move, upright.
+/// The picture of a file, or the first one of those that move, upright and in sRGB.
 ///
 /// # Errors
 /// It is no picture, a broken one, or larger than any that is decoded.
@@ -57,7 +58,7 @@ pub fn measure(bytes: &[u8]) -> Result<(u32, u32), Bad> {
     Ok((width, height))
 }
 
-fn broken(why: impl std::fmt::Display) -> Bad {
+pub fn broken(why: impl std::fmt::Display) -> Bad {
     Bad::Broken(why.to_string())
 }
 
@@ -65,7 +66,7 @@ fn whole(width: u32, height: u32, rgba: Vec<u8>) -> Result<Picture, Bad> {
     Picture::new(width, height, rgba).ok_or_else(|| broken("it has not as many pixels as it says"))
 }
 
-fn check(width: u32, height: u32, frames: u32) -> Result<(), Bad> {
+pub fn check(width: u32, height: u32, frames: u32) -> Result<(), Bad> {
     if width == 0 || height == 0 {
         return Err(broken("it has no pixels"));
     }
@@ -100,7 +101,10 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, Bad> {
         ColorSpace::RGB => with_alpha(&pixels),
         _ => pixels,
     };
-    Ok(orient::upright(whole(width, height, rgba)?, orientation))
+    // Of others the colours are not what the profile speaks of: they have become RGB on the way.
+    let profile = if out == ColorSpace::RGBA { decoder.icc_profile() } else { None };
+    let picture = in_srgb(whole(width, height, rgba)?, profile.as_deref());
+    Ok(orient::upright(picture, orientation))
 }
 
 fn with_alpha(rgb: &[u8]) -> Vec<u8> {
@@ -108,18 +112,19 @@ fn with_alpha(rgb: &[u8]) -> Vec<u8> {
 }
 
 fn png(bytes: &[u8]) -> Result<Picture, Bad> {
-    let limits = Limits { bytes: DECODE_BYTES_MAX };
+    let limits = Limits { bytes: PNG_BYTES_MAX };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
     decoder.set_transformations(Transformations::normalize_to_color8());
     decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
     let head = decoder.read_header_info().map_err(broken)?;
     check(head.width, head.height, 1)?;
     let mut reader = decoder.read_info().map_err(broken)?;
     let info = reader.info();
     let (width, height) = (info.width, info.height);
+    let is_coloured = !matches!(info.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
     check(width, height, info.animation_control.map_or(1, |animation| animation.num_frames))?;
     let orientation = info.exif_metadata.as_ref().map_or(1, |exif| orientation(exif));
+    let profile = info.icc_profile.as_ref().filter(|_| is_coloured).map(|profile| profile.to_vec());
     let size = reader.output_buffer_size().filter(|size| *size <= DECODE_BYTES_MAX);
     let mut pixels = vec![0; size.ok_or_else(|| Bad::TooLarge("its pixels do not fit".into()))?];
     let frame = reader.next_frame(&mut pixels).map_err(broken)?;
@@ -134,21 +139,41 @@ fn png(bytes: &[u8]) -> Result<Picture, Bad> {
         ColorType::GrayscaleAlpha => pixels.chunks_exact(2).flat_map(|p| [p[0], p[0], p[0], p[1]]).collect(),
         ColorType::Indexed => return Err(broken("its colours were not looked up")),
     };
-    Ok(orient::upright(whole(width, height, rgba)?, orientation))
+    Ok(orient::upright(in_srgb(whole(width, height, rgba)?, profile.as_deref()), orientation))
+}
+
+/// What the frames of a GIF say of themselves.
+pub struct GifHead {
+    pub width: u32,
+    pub height: u32,
+    pub frames: u32,
+    /// Of all frames, each as large as the screen or larger.
+    pub pixels: u64,
+}
+
+/// # Errors
+/// It is none, or more than is decoded.
+pub fn gif_head(bytes: &[u8]) -> Result<GifHead, Bad> {
+    let mut options = GifOptions::new();
+    options.skip_frame_decoding(true);
+    let mut decoder = options.read_info(Cursor::new(bytes)).map_err(broken)?;
+    let (width, height) = (u32::from(decoder.width()), u32::from(decoder.height()));
+    check(width, height, 1)?;
+    let screen = u64::from(width) * u64::from(height);
+    let (mut frames, mut pixels) = (0, 0);
+    // What is broken after the first frame is of no matter.
+    while frames <= FRAMES_MAX
+        && let Ok(Some(frame)) = decoder.next_frame_info()
+    {
+        frames += 1;
+        pixels += screen.max(u64::from(frame.width) * u64::from(frame.height));
+    }
+    check(width, height, frames)?;
+    Ok(GifHead { width, height, frames, pixels })
 }
 
 fn gif(bytes: &[u8]) -> Result<Picture, Bad> {
-    let mut counts = GifOptions::new();
-    counts.skip_frame_decoding(true);
-    let mut counted = counts.read_info(Cursor::new(bytes)).map_err(broken)?;
-    let (width, height) = (u32::from(counted.width()), u32::from(counted.height()));
-    check(width, height, 1)?;
-    let mut frames = 0;
-    // What is broken after the first frame is of no matter.
-    while frames <= FRAMES_MAX && matches!(counted.next_frame_info(), Ok(Some(_))) {
-        frames += 1;
-    }
-    check(width, height, frames)?;
+    let GifHead { width, height, .. } = gif_head(bytes)?;
     let mut options = GifOptions::new();
     options.set_color_output(ColorOutput::RGBA);
     if let Some(most) = std::num::NonZeroU64::new(DECODE_BYTES_MAX as u64) {
@@ -181,10 +206,12 @@ fn webp(bytes: &[u8]) -> Result<Picture, Bad> {
     let (width, height) = decoder.dimensions();
     check(width, height, decoder.num_frames())?;
     decoder.set_memory_limit(DECODE_BYTES_MAX);
+    let profile = decoder.icc_profile().ok().flatten();
     let orientation = decoder.exif_metadata().ok().flatten().map_or(1, |exif| orientation(&exif));
     let size = decoder.output_buffer_size().filter(|size| *size <= DECODE_BYTES_MAX);
     let mut pixels = vec![0; size.ok_or_else(|| Bad::TooLarge("its pixels do not fit".into()))?];
     decoder.read_image(&mut pixels).map_err(broken)?;
     let rgba = if decoder.has_alpha() { pixels } else { with_alpha(&pixels) };
-    Ok(orient::upright(whole(width, height, rgba)?, orientation))
+    let picture = in_srgb(whole(width, height, rgba)?, profile.as_deref());
+    Ok(orient::upright(picture, orientation))
 }

@@ -1,9 +1,11 @@
-//! Changes of pixels: crop, resize, pad, turn, blur, sharpen, grey. In this order, as imgproxy does them.
+//! Changes of pixels: trim, crop, turn, resize, blur, sharpen, grey, pad, watermark. In this order, as imgproxy does them.
 
 use fast_image_resize::images::Image;
 use fast_image_resize::{PixelType, ResizeAlg, ResizeOptions, Resizer};
 
+use super::mark::Watermark;
 use super::orient::upright;
+use super::place::{Part, Trim, most_to_see, within_border};
 use super::{Bad, Format, Picture};
 use crate::limits::{PIXELS_MAX, QUALITY, SIDE_MAX};
 
@@ -40,6 +42,8 @@ pub struct Resize {
 pub enum Gravity {
     /// Hundredths of width and height: 0 0 is top left.
     Towards(u8, u8),
+    /// Where most is to be seen; the middle, where some is added.
+    Smart,
 }
 
 impl Default for Gravity {
@@ -49,9 +53,17 @@ impl Default for Gravity {
 }
 
 impl Gravity {
-    /// Where a part of this length begins in a whole.
+    /// Where a part of this size begins in a picture. What was found in the first frame of one that moves holds for all of them.
+    fn finds(self, picture: &Picture, part: (u32, u32), held: &mut Option<(u32, u32)>) -> (u32, u32) {
+        match self {
+            Self::Smart => *held.get_or_insert_with(|| most_to_see(picture, part)),
+            Self::Towards(..) => self.begins((picture.width, picture.height), part),
+        }
+    }
+
+    /// Where a part of this size begins in a whole.
     fn begins(self, whole: (u32, u32), part: (u32, u32)) -> (u32, u32) {
-        let Self::Towards(x, y) = self;
+        let Self::Towards(x, y) = self else { return Self::default().begins(whole, part) };
         let along = |whole: u32, part: u32, share: u8| {
             let room = u64::from(whole.saturating_sub(part));
             ((room * u64::from(share.min(100)) + 50) / 100) as u32
@@ -68,9 +80,20 @@ pub struct Crop {
     pub gravity: Gravity,
 }
 
+/// What was found in the first frame of a picture that moves.
+#[derive(Default)]
+pub struct Held {
+    within: Option<Part>,
+    crop: Option<(u32, u32)>,
+    fill: Option<(u32, u32)>,
+    /// None: not looked for yet; Some(None): there is none.
+    mark: Option<Option<Picture>>,
+}
+
 /// All that is wanted of a picture.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Edit {
+    pub trim: Option<Trim>,
     pub crop: Option<Crop>,
     pub resize: Resize,
     pub gravity: Gravity,
@@ -84,6 +107,7 @@ pub struct Edit {
     pub blur: f32,
     pub sharpen: f32,
     pub grey: bool,
+    pub watermark: Option<Watermark>,
     /// From 1 to 100.
     pub quality: Option<u8>,
     /// None: what suits the picture and is accepted.
@@ -95,7 +119,8 @@ impl Edit {
     /// Whether an original in its place would be something else, and not only more bytes.
     pub fn must_be_made(&self) -> bool {
         let is_larger = self.resize.enlarge || self.resize.extend || self.padding != [0; 4];
-        let is_other = self.crop.is_some() || self.rotate != 0 || self.blur > 0.0 || self.sharpen > 0.0;
+        let is_cut = self.crop.is_some() || self.trim.is_some();
+        let is_other = is_cut || self.watermark.is_some() || self.rotate != 0 || self.blur > 0.0 || self.sharpen > 0.0;
         let is_shaped = matches!(self.resize.mode, Mode::Fill | Mode::FillDown | Mode::Force | Mode::Auto)
             && (self.resize.width > 0 || self.resize.height > 0);
         self.format.is_some() || is_larger || is_other || is_shaped || self.background.is_some()
@@ -106,12 +131,24 @@ impl Edit {
     }
 
     /// # Errors
-    /// What was asked for has more pixels than any picture may.
-    pub fn apply(&self, mut picture: Picture) -> Result<Picture, Bad> {
+    /// What was asked for has more pixels than any picture may, or the watermark is none.
+    pub fn apply(&self, picture: Picture) -> Result<Picture, Bad> {
+        self.apply_as(picture, &mut Held::default())
+    }
+
+    /// The same, as it was with the frames before.
+    ///
+    /// # Errors
+    /// As [`Edit::apply`].
+    pub fn apply_as(&self, mut picture: Picture, held: &mut Held) -> Result<Picture, Bad> {
+        if let Some(trim) = self.trim {
+            let (left, top, width, height) = *held.within.get_or_insert_with(|| within_border(&picture, trim));
+            picture = cut(&picture, (left, top), (width, height));
+        }
         if let Some(Crop { width, height, gravity }) = self.crop {
             let some = |asked: u32, whole: u32| if asked == 0 { whole } else { asked.min(whole) };
             let part = (some(width, picture.width), some(height, picture.height));
-            let at = gravity.begins((picture.width, picture.height), part);
+            let at = gravity.finds(&picture, part, &mut held.crop);
             picture = cut(&picture, at, part);
         }
         picture = upright(
@@ -123,7 +160,7 @@ impl Edit {
                 _ => 1,
             },
         );
-        picture = self.resized(picture)?;
+        picture = self.resized(picture, &mut held.fill)?;
         if let Some(colour) = self.background {
             flatten(&mut picture, colour);
         }
@@ -141,10 +178,20 @@ impl Edit {
             picture.width.saturating_add(left).saturating_add(right),
             picture.height.saturating_add(top).saturating_add(bottom),
         );
-        self.laid_on(picture, (width, height), Some((left, top)))
+        let mut picture = self.laid_on(picture, (width, height), Some((left, top)))?;
+        if let Some(watermark) = &self.watermark {
+            let mark = match &mut held.mark {
+                Some(mark) => mark,
+                none => none.insert(watermark.prepared(picture.width, picture.height)?),
+            };
+            if let Some(mark) = mark {
+                watermark.lay(mark, &mut picture);
+            }
+        }
+        Ok(picture)
     }
 
-    fn resized(&self, picture: Picture) -> Result<Picture, Bad> {
+    fn resized(&self, picture: Picture, held: &mut Option<(u32, u32)>) -> Result<Picture, Bad> {
         let Resize { mode, width, height, enlarge, extend } = self.resize;
         if width == 0 && height == 0 {
             return Ok(picture);
@@ -175,7 +222,7 @@ impl Edit {
                 asked = (side(want_w * fits), side(want_h * fits));
             }
             let part = (asked.0.min(picture.width), asked.1.min(picture.height));
-            let at = self.gravity.begins((picture.width, picture.height), part);
+            let at = self.gravity.finds(&picture, part, held);
             picture = cut(&picture, at, part);
         }
         if extend { self.laid_on(picture, asked, None) } else { Ok(picture) }
@@ -209,7 +256,16 @@ fn bounded(width: u32, height: u32) -> Result<(), Bad> {
     is_small.then_some(()).ok_or_else(|| too_large(width, height))
 }
 
-fn scaled(picture: Picture, width: u32, height: u32) -> Result<Picture, Bad> {
+/// The size within another one that has the shape it has; a smaller one stays as it is, unless it is to grow.
+pub fn shrunk_to(size: (u32, u32), within: (u32, u32), is_grown: bool) -> (u32, u32) {
+    let by = |have: u32, room: u32| f64::from(room) / f64::from(have);
+    let scale = by(size.0, within.0).min(by(size.1, within.1));
+    let scale = if is_grown { scale } else { scale.min(1.0) };
+    let side = |length: u32, room: u32| ((f64::from(length) * scale).round() as u32).clamp(1, room.max(1));
+    (side(size.0, within.0), side(size.1, within.1))
+}
+
+pub fn scaled(picture: Picture, width: u32, height: u32) -> Result<Picture, Bad> {
     if (width, height) == (picture.width, picture.height) {
         return Ok(picture);
     }
@@ -226,7 +282,7 @@ fn scaled(picture: Picture, width: u32, height: u32) -> Result<Picture, Bad> {
 }
 
 /// A part of a picture, which lies within it.
-fn cut(picture: &Picture, (left, top): (u32, u32), (width, height): (u32, u32)) -> Picture {
+pub fn cut(picture: &Picture, (left, top): (u32, u32), (width, height): (u32, u32)) -> Picture {
     let mut rgba = Vec::with_capacity(width as usize * height as usize * 4);
     let (row_bytes, from, bytes) = (picture.width as usize * 4, left as usize * 4, width as usize * 4);
     for row in picture.rgba.chunks_exact(row_bytes).skip(top as usize).take(height as usize) {

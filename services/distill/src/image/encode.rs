@@ -1,5 +1,5 @@
-//! Pixels into files. WebP is written without loss only, so photographs become JPEG; pictures that shine through, or whose
-//! original was drawn, become WebP where that is accepted, else PNG.
+//! Pixels into files: WebP where that is accepted, else JPEG, or PNG for what shines through. Of what was drawn is written, too, what
+//! it takes without loss: the fewer bytes tell. What writes WebP with loss is C (libwebp), which sees pixels and no file of a stranger.
 
 use image_webp::WebPEncoder;
 use jpeg_encoder::{ColorType, Encoder};
@@ -10,24 +10,28 @@ use super::{Bad, Edit, Format, Picture};
 /// # Errors
 /// The picture has a size that the format cannot have.
 pub fn encode(picture: &Picture, from: Format, edit: &Edit) -> Result<(Format, Vec<u8>), Bad> {
-    let lossless = if edit.accepts_webp { Format::Webp } else { Format::Png };
+    let (lossy, lossless) = if edit.accepts_webp { (Format::Webp, Format::Webp) } else { (Format::Jpeg, Format::Png) };
+    let is_drawn = matches!(from, Format::Png | Format::Gif);
     match edit.format {
+        Some(Format::Webp) if is_drawn => fewer(as_webp(picture)?, Format::Webp, as_(picture, Format::Webp, edit)?),
         Some(format) => as_(picture, format, edit),
-        None if picture.is_clear() => as_(picture, lossless, edit),
-        None if matches!(from, Format::Png | Format::Gif) => {
-            // Drawn or a photograph: the bytes tell.
-            let (drawn, photograph) = (as_(picture, lossless, edit)?, as_(picture, Format::Jpeg, edit)?);
-            Ok(if drawn.1.len() <= photograph.1.len() { drawn } else { photograph })
-        }
-        None => as_(picture, Format::Jpeg, edit),
+        None if picture.is_clear() && !edit.accepts_webp => as_(picture, Format::Png, edit),
+        // Drawn or a photograph: the bytes tell.
+        None if is_drawn && lossless == Format::Webp => fewer(as_webp(picture)?, lossless, as_(picture, lossy, edit)?),
+        None if is_drawn => fewer(as_png(picture)?, lossless, as_(picture, lossy, edit)?),
+        None => as_(picture, lossy, edit),
     }
+}
+
+fn fewer(drawn: Vec<u8>, format: Format, photograph: (Format, Vec<u8>)) -> Result<(Format, Vec<u8>), Bad> {
+    Ok(if drawn.len() <= photograph.1.len() { (format, drawn) } else { photograph })
 }
 
 fn as_(picture: &Picture, format: Format, edit: &Edit) -> Result<(Format, Vec<u8>), Bad> {
     let bytes = match format {
         Format::Jpeg if edit.grey => grey_jpeg(picture, edit.quality(), edit.background),
         Format::Jpeg => coloured_jpeg(picture, edit.quality(), edit.background),
-        Format::Webp => as_webp(picture),
+        Format::Webp => lossy_webp(picture, edit.quality()),
         Format::Png | Format::Gif => as_png(picture),
     }?;
     Ok((if format == Format::Gif { Format::Png } else { format }, bytes))
@@ -87,6 +91,15 @@ fn lean(picture: &Picture) -> (bool, Vec<u8>) {
     (false, picture.rgba.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect())
 }
 
+pub fn lossy_webp(picture: &Picture, quality: u8) -> Result<Vec<u8>, Bad> {
+    let (is_clear, pixels) = lean(picture);
+    let layout = if is_clear { webp::PixelLayout::Rgba } else { webp::PixelLayout::Rgb };
+    let encoder = webp::Encoder::new(&pixels, layout, picture.width, picture.height);
+    let file = encoder.encode_simple(false, f32::from(quality.min(100)));
+    file.map(|file| file.to_vec()).map_err(|why| cannot(format!("{why:?}")))
+}
+
+/// Without loss.
 pub fn as_webp(picture: &Picture) -> Result<Vec<u8>, Bad> {
     let (is_clear, pixels) = lean(picture);
     let colour = if is_clear { image_webp::ColorType::Rgba8 } else { image_webp::ColorType::Rgb8 };

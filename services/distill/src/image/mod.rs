@@ -1,18 +1,25 @@
 //! Pictures made small: bytes of a file and what is wanted of it in, bytes of a file out. Pure computing, for a thread that may
 //! be busy; what is fetched, asked and answered is elsewhere.
 //!
-//! `decode.rs` reads files, and refuses bombs by their headers; `orient.rs` turns as EXIF says; `edit.rs` changes pixels;
-//! `encode.rs` writes. No metadata is carried over. Colours are taken for sRGB: profiles are not applied.
+//! `decode.rs` reads files, and refuses bombs by their headers; `orient.rs` turns as EXIF says, `colour.rs` brings colours to sRGB;
+//! `edit.rs` changes pixels, with `place.rs`, which finds what matters, and `mark.rs`, watermarks; `encode.rs` writes, and
+//! `moving.rs` what moves. No metadata is carried over.
 
+mod colour;
 pub mod decode;
 mod edit;
 mod encode;
+mod mark;
+mod moving;
 mod orient;
+mod place;
 
 use std::fmt;
 
 pub use edit::{Crop, Edit, Gravity, Mode, Resize};
 pub use encode::{as_png as png, jpeg};
+pub use mark::{File, Place, Watermark};
+pub use place::Trim;
 
 use crate::limits::{PIXELS_MAX, SMALL_BYTES};
 
@@ -120,12 +127,24 @@ pub fn distill(original: &[u8], edit: &Edit) -> Result<Made, Bad> {
         return Ok(Made::Unchanged);
     }
     let from = Format::of(original).ok_or(Bad::Unknown)?;
-    let picture = edit.apply(decode::decode(original)?)?;
-    let (format, bytes) = encode::encode(&picture, from, edit)?;
+    let (format, bytes) = match moved(original, from, edit)? {
+        Some(bytes) => (Format::Webp, bytes),
+        None => encode::encode(&edit.apply(decode::decode(original)?)?, from, edit)?,
+    };
     if bytes.len() >= original.len() && !edit.must_be_made() {
         return Ok(Made::Unchanged);
     }
     Ok(Made::New { format, bytes })
+}
+
+/// What moves, where it can go on moving.
+fn moved(original: &[u8], from: Format, edit: &Edit) -> Result<Option<Vec<u8>>, Bad> {
+    let may_move = edit.format.map_or(edit.accepts_webp, |format| format == Format::Webp);
+    if may_move && matches!(from, Format::Gif | Format::Webp) {
+        moving::distill(original, from, edit)
+    } else {
+        Ok(None)
+    }
 }
 
 #[cfg(test)]
@@ -266,7 +285,56 @@ mod tests {
         let edit = Edit { resize: smaller, ..Edit::default() };
         assert_eq!(made(&samples[1], &edit).0, Format::Png);
         assert_eq!(made(&samples[1], &Edit { accepts_webp: true, ..edit.clone() }).0, Format::Webp);
-        assert_eq!(made(&samples[0], &Edit { accepts_webp: true, ..edit }).0, Format::Jpeg);
+        assert_eq!(made(&samples[0], &edit).0, Format::Jpeg);
+        assert_eq!(made(&samples[0], &Edit { accepts_webp: true, ..edit }).0, Format::Webp);
+    }
+
+    #[test]
+    fn webp_with_loss_is_smaller_than_jpeg_and_hardly_worse() {
+        let picture = photograph(8, 320, 240);
+        let original = jpeg(&picture, 92).unwrap();
+        let edit = Edit { quality: Some(60), ..Edit::default() };
+        let (_, as_jpeg) = made(&original, &edit);
+        let (format, as_webp) = made(&original, &Edit { accepts_webp: true, ..edit });
+        assert_eq!(format, Format::Webp);
+        assert!(as_webp.len() < as_jpeg.len(), "{} of {}", as_webp.len(), as_jpeg.len());
+        let far = |bytes: &[u8]| -> f64 {
+            let read = decode::decode(bytes).unwrap();
+            let squares = read.rgba.iter().zip(&picture.rgba).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2));
+            (squares.sum::<f64>() / picture.rgba.len() as f64).sqrt()
+        };
+        assert!(far(&as_webp) < 1.4 * far(&as_jpeg), "{} and {}", far(&as_webp), far(&as_jpeg));
+        // What is drawn stays sharp, and is smaller so.
+        let mut drawn = Picture::filled(200, 200, [255; 4]).unwrap();
+        drawn.rgba.chunks_exact_mut(4).filter(|_| true).enumerate().for_each(|(n, p)| {
+            if n % 200 < 70 {
+                p[..3].fill(20)
+            }
+        });
+        let original = encode::as_png(&drawn).unwrap();
+        let edit = Edit { format: Some(Format::Webp), ..Edit::default() };
+        assert_eq!(decode::decode(&made(&original, &edit).1).unwrap(), drawn);
+    }
+
+    #[test]
+    fn colours_of_a_profile_come_as_srgb() {
+        let profile = moxcms::ColorProfile::new_display_p3().encode().unwrap();
+        let plain = jpeg(&Picture::filled(64, 64, [200, 100, 50, 255]).unwrap(), 95).unwrap();
+        let length = (profile.len() as u16 + 16).to_be_bytes();
+        let tagged = [&plain[..2], &[0xff, 0xe2], &length, b"ICC_PROFILE\0\x01\x01", &profile, &plain[2..]].concat();
+        let mut info = png::Info::with_size(2, 2);
+        info.color_type = png::ColorType::Rgb;
+        info.bit_depth = png::BitDepth::Eight;
+        info.icc_profile = Some(profile.into());
+        let mut drawn = Vec::new();
+        let encoder = png::Encoder::with_info(&mut drawn, info).unwrap();
+        encoder.write_header().unwrap().write_image_data(&[200, 100, 50].repeat(4)).unwrap();
+        let first = |bytes: &[u8]| decode::decode(bytes).unwrap().rgba[..3].to_vec();
+        assert!(first(&plain)[0] < 205);
+        for (name, bytes) in [("jpeg", tagged), ("png", drawn)] {
+            let colour = first(&bytes);
+            assert!(colour[0] > 205 && colour[2] < 46, "{name}: {colour:?}");
+        }
     }
 
     #[test]
@@ -322,9 +390,12 @@ mod tests {
             seed ^= seed << 17;
             seed
         };
-        let edit = Edit { resize: Resize { width: 20, ..Resize::default() }, ..Edit::default() };
+        let trim = Trim { threshold: 10.0, colour: None, is_even: (false, true) };
+        let resize = Resize { mode: Mode::Fill, width: 20, height: 20, ..Resize::default() };
+        let edit = Edit { resize, gravity: Gravity::Smart, ..Edit::default() };
         for original in samples() {
-            for _ in 0..150 {
+            for nth in 0..150 {
+                let edit = Edit { accepts_webp: nth % 2 == 0, trim: (nth % 3 == 0).then_some(trim), ..edit.clone() };
                 let mut bytes = original.clone();
                 for _ in 0..1 + next() % 12 {
                     let at = next() as usize % bytes.len();

@@ -53,8 +53,16 @@ fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
     assert!(one.body.len() * 10 < photo.body.len() && one.body.starts_with(&[0xff, 0xd8]), "{}", one.body.len());
     let tag = one.header("etag").unwrap().to_owned();
     assert_eq!(http::request(at, "GET", &image, &[("If-None-Match", &tag)], b"").unwrap().status, 304);
-    let refused = http::get(at, "/insecure/watermark:1/plain/origin://photos/photo/1.jpg").unwrap();
-    assert!(refused.status == 400 && refused.text().contains("\"watermark\" is not offered"), "{}", refused.text());
+    let refused = http::get(at, "/insecure/pixelate:1/plain/origin://photos/photo/1.jpg").unwrap();
+    assert!(refused.status == 400 && refused.text().contains("\"pixelate\" is not offered"), "{}", refused.text());
+    let webp = http::request(at, "GET", "/_distill/i/q40/photo/2.jpg", &[("Accept", "image/webp")], b"").unwrap();
+    assert_eq!(webp.header("content-type"), Some("image/webp"));
+    assert!(webp.body.len() < small.body.len(), "{} of {}", webp.body.len(), small.body.len());
+    // The ring of the demo, in base64 as a watermark.
+    let mark = "wm:1:soea:0:0:0.5/wmu:b3JpZ2luOi8vcGhvdG9zL2RyYXdpbmcucG5n";
+    let marked = good(at, &format!("/insecure/w:200/q:40/{mark}/plain/origin://photos/photo/2.jpg"), "");
+    let plain = good(at, "/insecure/w:200/q:40/plain/origin://photos/photo/2.jpg", "");
+    assert!(marked.body != plain.body && marked.header("coppice-answer") == Some("exact"));
     for inside in ["http://127.0.0.1:7070/v1/status", "origin://none/x"] {
         assert_eq!(http::get(at, &format!("/insecure/plain/{inside}")).unwrap().status, 403, "{inside}");
     }
