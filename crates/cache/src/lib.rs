@@ -5,6 +5,7 @@
 //! - `store.rs`, `sketch.rs`: the entries of a namespace at a node, within its bytes; what goes when there is no room.
 //! - `lease.rs`: purges, and the leases without which no node serves.
 //! - `marks.rs`: whether something was purged while it was fetched.
+//! - `claims.rs`: who fetches what is missing, one in the whole cluster.
 //! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
 //! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs`, `verbs.rs` the bytes; `limits.rs` the bounds.
 //!
@@ -12,6 +13,7 @@
 //! after a link broke, it may also be the value before. Nothing of a cache survives its node, and nothing has to.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod claims;
 mod lease;
 pub mod limits;
 mod machine;
@@ -43,6 +45,8 @@ pub use spec::Spec;
 
 /// The level from which there are caches (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+/// The level from which one node alone fetches what is missing; before, everybody does.
+pub const LEVEL_FETCH: u32 = 8;
 
 pub type Input = class::Input<Cache>;
 pub type Output = class::Output<Outcome<Reply>>;

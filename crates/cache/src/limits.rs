@@ -46,6 +46,12 @@ pub const TAKE_WAIT: Span = Span::millis(60);
 pub const FORMER_FOR: Span = Span::secs(600);
 /// An operation rests so long when two nodes do not agree yet on who is live.
 pub const MOVED_RESTS: Span = Span::millis(20);
+/// Who waits for what somebody else fetches asks again so often.
+pub const FETCH_RESTS: Span = Span::millis(25);
+/// Longest time for which it is left to one to fetch what is missing.
+pub const FETCH_MAX: Span = Span::secs(60);
+/// Keys that are fetched by somebody, at the node that has them; with more, everybody fetches.
+pub const CLAIMS_MAX: usize = 16_384;
 /// Views of who is live that a node remembers, to know whether it has owned a key ever since. Entries that are older are dropped.
 pub const VIEWS_KEPT: usize = 128;
 /// Operations of this node's doors under way.

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use class::{Class, Declared};
 use prost::Message as _;
 
+use super::claims::Claims;
 use super::lease::{Leases, Wants};
 use super::limits::*;
 use super::marks::Marks;
@@ -26,7 +27,7 @@ use super::store::{Store, Value};
 use super::verbs::{self, End};
 use super::view::Views;
 use super::wire::{self, AnswerMessage, AskMessage, Control, Data, MarkMessage, Said};
-use super::{Act, Entry, Input, LEVEL, Mark, Op, Output, Purge, Reply, Spec, What};
+use super::{Act, Entry, Input, LEVEL, LEVEL_FETCH, Mark, Op, Output, Purge, Reply, Spec, What};
 
 pub struct Cache {
     me: NodeId,
@@ -49,6 +50,7 @@ pub struct Cache {
     /// When the last one was dropped from those, as they were too many.
     purged_lost: Option<Time>,
     marks: Marks,
+    claims: Claims,
     is_leased: bool,
     pub(super) counts: Counts,
 }
@@ -65,6 +67,8 @@ struct Running {
     asked: Option<NodeId>,
     /// When something is to happen next.
     at: Time,
+    /// Somebody else fetches it.
+    waits: bool,
 }
 
 /// A key that is taken over.
@@ -109,6 +113,7 @@ impl Cache {
             purged: VecDeque::new(),
             purged_lost: None,
             marks: Marks::default(),
+            claims: Claims::default(),
             is_leased: false,
             counts: Counts::default(),
         }
@@ -165,6 +170,7 @@ impl Cache {
         if self.lives.insert(peer, boot).is_some() {
             // Of its life before nobody has heard the end.
             self.leases.death(peer);
+            self.claims.death(peer);
             self.views.change(now, peer, false);
         }
         self.views.change(now, peer, true);
@@ -183,6 +189,7 @@ impl Cache {
         }
         self.views.change(now, peer, false);
         self.leases.death(peer);
+        self.claims.death(peer);
         let asked: Vec<u64> = self.ops.iter().filter(|(_, op)| op.asked == Some(peer)).map(|(id, _)| *id).collect();
         for id in asked {
             self.again(now, id, out);
@@ -284,11 +291,12 @@ impl Cache {
             Act::Set { value, kind, tags, ttl, only_present, mark } => {
                 Act::Set { value, kind, tags, ttl: ttl.or(spec.ttl()), only_present, mark }
             }
+            Act::Fetch(_) if self.level < LEVEL_FETCH => Act::Read,
             other => other,
         };
         self.op_last += 1;
         let (id, deadline) = (self.op_last, now + budget);
-        let running = Running { ask, deadline, namespace, key, act, priority, asked: None, at: deadline };
+        let running = Running { ask, deadline, namespace, key, act, priority, asked: None, at: deadline, waits: false };
         self.timers.insert((deadline, id));
         self.ops.insert(id, running);
         self.begin(now, id, out);
@@ -326,14 +334,32 @@ impl Cache {
         self.end(id, End::Moved, None, out);
     }
 
+    /// A moment later it may be there; or nothing comes of it, as nobody waits any longer.
+    fn waits(&mut self, now: Time, id: u64, mark: Option<Mark>, out: &mut Vec<Output>) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        if !op.waits {
+            op.waits = true;
+            self.counts.waited += 1;
+        }
+        if now + FETCH_RESTS < op.deadline {
+            op.asked = None;
+            self.timers.remove(&(op.at, id));
+            op.at = now + FETCH_RESTS;
+            self.timers.insert((op.at, id));
+            return;
+        }
+        self.end(id, End::Absent, mark, out);
+    }
+
     /// What the owner says becomes the answer.
     fn end(&mut self, id: u64, end: End, mark: Option<Mark>, out: &mut Vec<Output>) {
         let Some(op) = self.ops.remove(&id) else { return };
         self.timers.remove(&(op.at, id));
-        let is_read = matches!(op.act, Act::Get | Act::Look | Act::Read);
+        let is_read = op.act.is_read();
+        let wants_mark = matches!(op.act, Act::Read | Act::Fetch(_));
         let end = match end {
             // A cache that cannot tell has nothing.
-            End::Moved | End::Unleased if is_read => End::Absent,
+            End::Moved | End::Unleased | End::Fetched if is_read => End::Absent,
             End::Found(value, _) if op.act != Act::Look && !Checksum(value.sum).matches(&value.bytes) => {
                 self.counts.damaged += 1;
                 End::Absent
@@ -344,11 +370,11 @@ impl Cache {
             *(if matches!(end, End::Found(..)) { &mut self.counts.hits } else { &mut self.counts.misses }) += 1;
         }
         let answer = match end {
-            End::Found(Value { bytes, kind, tags, .. }, ttl_left) if op.act == Act::Read => {
+            End::Found(Value { bytes, kind, tags, .. }, ttl_left) if wants_mark => {
                 let entry = Some(Entry { value: bytes, kind, tags, ttl_left });
                 Outcome::Done(Reply::Read { entry, mark })
             }
-            End::Absent if op.act == Act::Read => Outcome::Done(Reply::Read { entry: None, mark }),
+            End::Absent if wants_mark => Outcome::Done(Reply::Read { entry: None, mark }),
             End::Found(Value { bytes, kind, tags, .. }, ttl_left) => {
                 Outcome::Done(Reply::Value { value: bytes, kind, tags, ttl_left })
             }
@@ -356,7 +382,9 @@ impl Cache {
             End::Stored => Outcome::Done(Reply::Stored),
             End::NotStored => Outcome::Done(Reply::NotStored),
             End::Changed(there) => Outcome::Done(Reply::Changed(there)),
-            End::Moved => Outcome::Refused(Refused::busy("nodes do not agree yet on who is live", RETRY_AFTER)),
+            End::Moved | End::Fetched => {
+                Outcome::Refused(Refused::busy("nodes do not agree yet on who is live", RETRY_AFTER))
+            }
             End::Unleased => {
                 let why = "the key's node does not reach most voters of the root group, so it may not serve";
                 Outcome::Refused(Refused::busy(why, RETRY_AFTER))
@@ -372,7 +400,7 @@ impl Cache {
         if owner != self.me {
             out.push(Output::Doubt { peer: owner });
         }
-        if matches!(op.act, Act::Get | Act::Look | Act::Read) {
+        if op.act.is_read() {
             return self.end(id, End::Absent, None, out);
         }
         let (ask, at) = (op.ask, op.at);
@@ -460,7 +488,7 @@ impl Cache {
         if let Some((_, view)) = store.peek(now, &key) {
             if self.views.has_kept(&key, view) {
                 store.confirm(&key, self.views.number());
-                let end = self.act(now, namespace, key, act);
+                let end = self.act(now, who, namespace, key, act);
                 return self.say(now, who, end, out);
             }
             store.remove(now, &key);
@@ -479,18 +507,27 @@ impl Cache {
             }
             return self.say(now, who, End::Moved, out);
         }
-        let end = self.act(now, namespace, key, act);
+        let end = self.act(now, who, namespace, key, act);
         self.say(now, who, end, out);
     }
 
-    fn act(&mut self, now: Time, namespace: u32, key: Bytes, act: Act) -> End {
+    fn act(&mut self, now: Time, who: Who, namespace: u32, key: Bytes, act: Act) -> End {
         let view = self.views.number();
+        let by = if let Who::There { peer, .. } = who { peer } else { self.me };
+        if matches!(act, Act::Set { only_present: false, .. } | Act::Remove) {
+            self.claims.end(namespace, &key);
+        }
         let Some(store) = self.stores.get_mut(&namespace) else { return End::Moved };
         let left = |value: &Value| value.ends.map(|ends| ends.since(now));
         match act {
             Act::Get | Act::Read => {
                 store.get(now, &key).map_or(End::Absent, |(value, _)| End::Found(value.clone(), left(value)))
             }
+            Act::Fetch(within) => match store.get(now, &key) {
+                Some((value, _)) => End::Found(value.clone(), left(value)),
+                None if self.claims.claim(now, namespace, &key, by, now + within.min(FETCH_MAX)) => End::Absent,
+                None => End::Fetched,
+            },
             Act::Look => store.peek(now, &key).map_or(End::Absent, |(value, _)| {
                 End::Found(Value { bytes: Bytes::new(), ..value.clone() }, left(value))
             }),
@@ -520,9 +557,10 @@ impl Cache {
     fn say(&mut self, now: Time, who: Who, end: End, out: &mut Vec<Output>) {
         match (who, end) {
             (Who::Here(id), End::Moved) => self.again(now, id, out),
+            (Who::Here(id), End::Fetched) => self.waits(now, id, Some(self.mark()), out),
             (Who::Here(id), end) => self.end(id, end, Some(self.mark()), out),
             (Who::There { peer, id, life }, end) => {
-                let is_read = matches!(end, End::Found(..) | End::Absent);
+                let is_read = matches!(end, End::Found(..) | End::Absent | End::Fetched);
                 let (mut answer, body) = verbs::answer_message(end);
                 answer.mark = is_read.then(|| MarkMessage::of(self.mark()));
                 self.tell(peer, id, life, answer, body, out);
@@ -670,6 +708,7 @@ impl Cache {
             }
             return match end {
                 End::Moved => self.again(now, id, out),
+                End::Fetched => self.waits(now, id, mark, out),
                 end => self.end(id, end, mark, out),
             };
         }

@@ -29,6 +29,9 @@ pub enum Act {
     Look,
     /// [`Act::Get`] for who will fetch it if it is missing. Answer: `Read`.
     Read,
+    /// [`Act::Read`] for who is the only one in the cluster to fetch it, if it is missing, for so long. Who asks meanwhile is answered
+    /// when it is there; with nothing, when his time is over: then he fetches it, too.
+    Fetch(Span),
     /// Answer: `Stored`, or `NotStored` if `only_present` and there is none. `ttl`: none is the namespace's own.
     /// With a `mark`, `NotStored`, too, if it may have been purged since that was given.
     Set { value: Bytes, kind: Bytes, tags: Vec<Bytes>, ttl: Option<Span>, only_present: bool, mark: Option<Mark> },
@@ -40,6 +43,13 @@ pub enum Act {
     Count,
     /// No request that begins after the answer gets what was stored before. Answer: `Purged`.
     Purge(What),
+}
+
+impl Act {
+    /// Whether it is a miss where nobody can tell.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Self::Get | Self::Look | Self::Read | Self::Fetch(_))
+    }
 }
 
 /// A moment at the node that has a key, by its purges.

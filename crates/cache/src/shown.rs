@@ -16,6 +16,7 @@ pub struct Counts {
     pub taken: u64,
     pub unleased: u64,
     pub unreached: u64,
+    pub waited: u64,
 }
 
 /// All figures of the class, in order of their names.
@@ -39,12 +40,14 @@ pub const FIGURES: &[Figure] = &[
     Figure::counter("cache.taken", "Entries that came from the node that had the key before."),
     Figure::counter("cache.unleased", "Operations that this node could not do for want of leases."),
     Figure::counter("cache.unreached", "Operations whose key's node did not answer in time."),
+    Figure::counter("cache.waited", "Reads at this node's doors that waited for what somebody else fetched."),
 ];
 
 impl Cache {
     /// Values of [`FIGURES`], in the same order.
     pub(super) fn values_of_figures(&self) -> Vec<u64> {
-        let Counts { damaged, evicted, forgotten, hits, misses, purges, taken, unleased, unreached } = self.counts;
+        let Counts { damaged, evicted, forgotten, hits, misses, purges, taken, unleased, unreached, waited } =
+            self.counts;
         let stores = || self.stores.values();
         vec![
             stores().map(|store| store.bytes()).sum(),
@@ -60,6 +63,7 @@ impl Cache {
             taken,
             unleased,
             unreached,
+            waited,
         ]
     }
 }

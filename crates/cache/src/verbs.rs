@@ -5,7 +5,7 @@ use base::checksum::Checksum;
 use bytes::Bytes;
 
 use super::Act;
-use super::limits::TTL_MS_MAX;
+use super::limits::{FETCH_MAX, TTL_MS_MAX};
 use super::store::Value;
 use super::wire::{self, AnswerMessage, AskMessage, MarkMessage, ValueMessage};
 
@@ -20,6 +20,8 @@ pub enum End {
     /// It does not own the key, or not yet.
     Moved,
     Unleased,
+    /// Somebody else fetches it.
+    Fetched,
 }
 
 pub const GET: u32 = 1;
@@ -31,6 +33,7 @@ pub const END_AFTER: u32 = 6;
 pub const END_NEVER: u32 = 7;
 pub const TAKE: u32 = 8;
 pub const COUNT: u32 = 9;
+pub const FETCH: u32 = 10;
 
 pub const FOUND: u32 = 1;
 pub const ABSENT: u32 = 2;
@@ -40,12 +43,14 @@ pub const CHANGED: u32 = 5;
 pub const MOVED: u32 = 6;
 pub const UNLEASED: u32 = 7;
 pub const COUNTED: u32 = 8;
+pub const FETCHED: u32 = 9;
 
 pub fn ask_message(namespace: u32, key: &Bytes, act: &Act) -> (AskMessage, Bytes) {
     let plain = |verb| AskMessage { namespace, verb, key: key.clone(), ..AskMessage::default() };
     match act {
         Act::Get | Act::Read => (plain(GET), Bytes::new()),
         Act::Look => (plain(LOOK), Bytes::new()),
+        Act::Fetch(within) => (AskMessage { ttl_ms: wire::millis_up(*within), ..plain(FETCH) }, Bytes::new()),
         Act::Set { value, kind, tags, ttl, only_present, mark } => {
             let sum = Checksum::of(value).0;
             let value = Value { bytes: value.clone(), kind: kind.clone(), sum, ends: None, tags: tags.clone() };
@@ -69,6 +74,7 @@ pub fn act_of(ask: AskMessage, body: Bytes) -> Option<Act> {
     match ask.verb {
         GET => Some(Act::Get),
         LOOK => Some(Act::Look),
+        FETCH => Some(Act::Fetch(Span::millis(ask.ttl_ms).min(FETCH_MAX))),
         SET | SET_PRESENT => {
             let message = ask.value?;
             let ttl = ttl(message.ttl_ms)?;
@@ -98,6 +104,7 @@ pub fn answer_message(end: End) -> (AnswerMessage, Bytes) {
         }
         End::Moved => plain(MOVED),
         End::Unleased => plain(UNLEASED),
+        End::Fetched => plain(FETCHED),
     }
 }
 
@@ -114,6 +121,7 @@ pub fn end_of(answer: AnswerMessage, body: Bytes) -> Option<End> {
         CHANGED => End::Changed(answer.number > 0),
         MOVED => End::Moved,
         UNLEASED => End::Unleased,
+        FETCHED => End::Fetched,
         _ => return None,
     })
 }

@@ -35,7 +35,8 @@ pub enum Said {
 pub struct AskMessage {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
-    /// 1 get, 2 look, 3 set, 4 set what is there, 5 remove, 6 end after, 7 end never, 8 take over, 9 count.
+    /// 1 get, 2 look, 3 set, 4 set what is there, 5 remove, 6 end after, 7 end never, 8 take over, 9 count, 10 get for who fetches
+    /// (level 8; `ttl_ms` is for how long).
     #[prost(uint32, tag = "2")]
     pub verb: u32,
     #[prost(bytes = "bytes", tag = "3")]
@@ -76,7 +77,7 @@ pub struct ValueMessage {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct AnswerMessage {
-    /// 1 found, 2 absent, 3 stored, 4 not stored, 5 changed, 6 moved, 7 without lease, 8 counted.
+    /// 1 found, 2 absent, 3 stored, 4 not stored, 5 changed, 6 moved, 7 without lease, 8 counted, 9 somebody else fetches it.
     #[prost(uint32, tag = "1")]
     pub end: u32,
     #[prost(message, optional, tag = "2")]

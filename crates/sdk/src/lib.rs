@@ -22,7 +22,7 @@
 //! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //!   `objects.rs`: objects of owners, of class `object`. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
-//!   `sql.rs`: databases of class `sql`.
+//!   `sql.rs`: databases of class `sql`. `cache.rs`: entries of class `cache`, fetched once for all clones.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
@@ -36,6 +36,7 @@
 //! Everything here is HTTP that any program could speak (docs/api.md): the crate knows nothing that is not written there.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cache;
 mod certificates;
 mod error;
 mod functions;
@@ -60,6 +61,7 @@ mod tcp;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
+pub use cache::{Cache, CacheError, Entry, Fetched, Missing, Purge};
 pub use certificates::Certificates;
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
 pub use flow::stage::{Shape, Shown};

@@ -8,6 +8,8 @@ pub const CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
 pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(6);
 /// ... and so much more for each MiB of an object that is put: what a node has for it, and its way to the node.
 pub const OBJECT_TIME_PER_MIB: Duration = Duration::from_secs(1);
+/// A read of class `cache` waits no longer for what another clone fetches: what a node has for it.
+pub const CACHE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// An object is read so much at a time, bytes: as much as a node gives with one look at who has it.
 pub const OBJECT_PIECE_BYTES: u64 = 1 << 20;
 /// Largest object that is read whole, bytes: as large as there are any.

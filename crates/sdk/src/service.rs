@@ -25,7 +25,7 @@ use crate::pressure::Watch;
 use crate::shown;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
-use crate::{FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, Sql, StartError};
+use crate::{Cache, FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, Sql, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -77,6 +77,11 @@ impl Service {
     /// The objects of a namespace of class `object` that the service names.
     pub fn objects(&self, namespace: &str) -> Result<Objects, StartError> {
         Ok(Objects::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The entries of a namespace of class `cache` that the service names.
+    pub fn cache(&self, namespace: &str) -> Result<Cache, StartError> {
+        Ok(Cache::new(self.node.clone(), namespace, self.given.token(namespace)?))
     }
 
     /// The values of a namespace of class `soft` that the service names.

@@ -224,3 +224,55 @@ fn a_mark_of_another_node_or_life_stores_nothing() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn what_is_missing_is_fetched_by_one_in_the_whole_cluster() {
+    let mut bench = Bench::new(3);
+    let within = Act::Fetch(Span::secs(1));
+    let missing = |end: Outcome<Reply>| match end {
+        Outcome::Done(Reply::Read { entry: None, mark: Some(mark) }) => mark,
+        other => panic!("{other:?}"),
+    };
+    for n in 0..20 {
+        let key = format!("k{n}");
+        let mark = missing(bench.ask(1 + n % 3, &key, within.clone()));
+        let waiting: Vec<u64> = (1..=3).map(|node| bench.begin(node, &key, within.clone())).collect();
+        bench.pass(Span::millis(500));
+        assert!(waiting.iter().all(|id| !bench.answers.contains_key(id)), "{key}: they wait");
+        let Act::Set { value, kind, tags, ttl, only_present, .. } = put("fetched", &[]) else { panic!() };
+        let fetched = Act::Set { value, kind, tags, ttl, only_present, mark: Some(mark) };
+        assert_eq!(bench.ask(1 + n % 3, &key, fetched), Outcome::Done(Reply::Stored));
+        bench.pass(Span::millis(60));
+        for id in waiting {
+            let end = bench.answers.remove(&id);
+            let got =
+                matches!(&end, Some(Outcome::Done(Reply::Read { entry: Some(entry), .. })) if entry.value == "fetched");
+            assert!(got, "{key}: {end:?}");
+        }
+    }
+    assert_eq!((1..=3).map(|node| bench.figure(node, "cache.waited")).sum::<u64>(), 60);
+    // Who fetches does not come back: the next one does it, and one only.
+    missing(bench.ask(1, "lost", within.clone()));
+    let waiting: Vec<u64> = (1..=3).map(|node| bench.begin(node, "lost", within.clone())).collect();
+    bench.pass(Span::millis(1200));
+    let ended: Vec<u64> = waiting.into_iter().filter(|id| bench.answers.contains_key(id)).collect();
+    assert_eq!(ended.len(), 1);
+    missing(bench.answers.remove(&ended[0]).unwrap());
+    // Nobody waits for longer than his time.
+    bench.pass(Span::secs(2));
+    assert_eq!(bench.ask(1, "slow", Act::Fetch(Span::secs(50))), bench.ask(1, "slow", Act::Read));
+    let begun = bench.now;
+    missing(bench.ask(2, "slow", within.clone()));
+    assert!(bench.now.since(begun) > Span::millis(2900), "it waited for its time");
+    // With the node at whose door it was, or the one that has the key, what they had to fetch is another one's.
+    for victim in [2, 3] {
+        let key = format!("of {victim}");
+        missing(bench.ask(victim, &key, Act::Fetch(Span::secs(50))));
+        bench.kill(victim);
+        let begun = bench.now;
+        missing(bench.ask(1, &key, within.clone()));
+        assert!(bench.now.since(begun) < Span::secs(1));
+        bench.start(victim);
+        bench.pass(Span::secs(4));
+    }
+}

@@ -25,6 +25,8 @@ pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 pub const OP_BUDGET: Span = Span::millis(1000);
 /// Time for an operation of class `cache`: a purge waits for the leases of a hung node, a second, and is given up after two.
 pub const PURGE_BUDGET: Span = Span::millis(2500);
+/// Time for a read that waits for what somebody else fetches, unless who asks has less.
+pub const FETCH_BUDGET: Span = Span::secs(10);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
 pub const LINEAR_BUDGET: Span = Span::secs(4);
 /// Time for an operation on an object: a candidate that is silent is replaced after 250 ms, and the next one too.

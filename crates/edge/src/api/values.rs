@@ -247,7 +247,7 @@ pub fn for_request(headers: &HeaderMap, most: Span) -> Result<(Priority, Span), 
     Ok((class.map_or(Priority::NORMAL, Priority::of_ten), left.map_or(most, |left| left.min(most))))
 }
 
-fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+pub fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
     let Some(text) = headers.get(name) else { return Ok(None) };
     let number = text.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| range.contains(number));
     let (from, to) = range.into_inner();
