@@ -40,6 +40,8 @@ pub const ENDED_EACH_TURN: usize = 256;
 
 /// How long a node that holds a key is waited for, before a read is a miss: a round trip of a busy network many times over.
 pub const OWNER_WAIT: Span = Span::millis(100);
+/// ... by who would fetch what is missing, which costs more than to wait.
+pub const FETCH_OWNER_WAIT: Span = Span::secs(1);
 /// How long the former owner of a key is waited for. One that does not answer is not asked again.
 pub const TAKE_WAIT: Span = Span::millis(60);
 /// For so long after a change of who is live a miss asks the former owner: a full turnover of what is asked for, about.

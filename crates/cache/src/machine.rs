@@ -307,7 +307,8 @@ impl Cache {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let owner = self.views.owner(&op.key);
         op.asked = Some(owner);
-        let at = (now + OWNER_WAIT).min(op.deadline);
+        let wait = if matches!(op.act, Act::Fetch(_)) { FETCH_OWNER_WAIT } else { OWNER_WAIT };
+        let at = (now + wait).min(op.deadline);
         self.timers.remove(&(op.at, id));
         self.timers.insert((at, id));
         op.at = at;

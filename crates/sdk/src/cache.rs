@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::time::Instant;
 
 use crate::Node;
-use crate::limits::CACHE_WAIT_MAX;
-use crate::node::{Answer, Call, Failed, quoted};
+use crate::limits::{CACHE_ANSWER_WAIT, CACHE_WAIT_MAX};
+use crate::node::{Answer, Call, DEADLINE, Failed, quoted};
 use crate::on_behalf::During;
 
 const TAGS: HeaderName = HeaderName::from_static("cache-tag");
@@ -161,10 +161,11 @@ impl Cache {
     pub async fn fetch(&self, key: &str, within: Duration, wait: Duration) -> Result<Fetched, CacheError> {
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX).clamp(1, 60_000);
         let mut call = self.keyed(Method::GET, key).header(FETCH, &ms.to_string())?;
-        // The node counts from when it was asked; its answer has a moment for its way.
-        let until = Instant::now() + wait.min(CACHE_WAIT_MAX);
-        call.until = Some(call.until.map_or(until, |until_asked| until_asked.min(until)));
-        call.most = CACHE_WAIT_MAX;
+        let left = call.until.take().map(|until| until.saturating_duration_since(Instant::now()));
+        let wait = left.map_or(wait, |left| left.min(wait)).min(CACHE_WAIT_MAX);
+        call = call.header(DEADLINE, &wait.as_millis().max(1).to_string())?;
+        // The node's answer has a moment for its way. It is asked once: another one would wait as long.
+        (call.most, call.repeats) = (wait + CACHE_ANSWER_WAIT, false);
         let answer = self.node.call(&call).await?;
         match answer.status {
             StatusCode::OK => Ok(Fetched::Here(entry(answer))),

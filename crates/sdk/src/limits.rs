@@ -10,6 +10,8 @@ pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(6);
 pub const OBJECT_TIME_PER_MIB: Duration = Duration::from_secs(1);
 /// A read of class `cache` waits no longer for what another clone fetches: what a node has for it.
 pub const CACHE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// ... and so long for the node's word that nobody stored it.
+pub const CACHE_ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// An object is read so much at a time, bytes: as much as a node gives with one look at who has it.
 pub const OBJECT_PIECE_BYTES: u64 = 1 << 20;
 /// Largest object that is read whole, bytes: as large as there are any.

@@ -1,7 +1,8 @@
 //! What comes by HTTP, and what is answered: pages of one's own site, rewritten; their pictures, distilled; pictures by imgproxy's
 //! URLs; preferences. Whatever cannot be made small comes as it is, for a few seconds: `Coppice-Answer: original`.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -11,28 +12,30 @@ use sdk::axum::extract::{Request, State};
 use sdk::axum::http::request::Parts;
 use sdk::axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use sdk::axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
 
-use crate::fetch::{Fetch, FetchError, Source, Url, Whole, is_packed, without_hops};
-use crate::image::{Edit, Format, Watermark};
+use crate::fetch::{Fetch, FetchError, Source, Url, is_packed, without_hops};
+use crate::hints;
+use crate::image::{Bad, Edit, Format, Watermark};
 use crate::imgproxy::{self, Wrong};
 use crate::limits::*;
 use crate::marks::Marks;
+use crate::near;
 use crate::pages::{self, OURS, PICTURES, Page};
 use crate::preferences::{self, NotKept, Preferences, Readers};
 use crate::settings::Settings;
+use crate::shelf::{self, Original, Shelf};
 use crate::sizes::Sizes;
-use crate::works::{self, NotMade, Works};
+use crate::works::{self, Key, NotMade, Picture, Works};
 
 pub const ANSWER: HeaderName = HeaderName::from_static("coppice-answer");
 /// Bytes of the original, where something else is answered.
 pub const ORIGINAL_BYTES: HeaderName = HeaderName::from_static("coppice-original-bytes");
-const SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
 /// The best that can be had.
 const EXACT: HeaderValue = HeaderValue::from_static("exact");
-/// In place of something better.
+/// In place of something better: another variant, or one of a while ago; or what it would be made of.
+const NEAR: HeaderValue = HeaderValue::from_static("near");
 const ORIGINAL: HeaderValue = HeaderValue::from_static("original");
-/// Quality for who asks to save data, where no other one is asked for.
-const SAVING_QUALITY: u8 = 30;
 
 pub struct Front {
     pub settings: Settings,
@@ -41,6 +44,17 @@ pub struct Front {
     pub readers: Readers,
     pub sizes: Sizes,
     pub marks: Marks,
+    pub shelf: Shelf,
+    pub repairs: Repairs,
+}
+
+/// What goes out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Shown {
+    Exact(Option<Picture>),
+    Near(Picture),
+    /// In place of something better.
+    Original,
 }
 
 /// Answers anything.
@@ -90,8 +104,11 @@ fn failed(error: &FetchError) -> Response {
 }
 
 fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
-    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+    headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok()).any(|line| has_word(line, word))
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
 }
 
 fn accepts_webp(headers: &HeaderMap) -> bool {
@@ -104,7 +121,7 @@ fn accepts_webp(headers: &HeaderMap) -> bool {
 
 /// Pictures.
 impl Front {
-    async fn picture_of_site(&self, head: &Parts) -> Response {
+    async fn picture_of_site(self: &Arc<Self>, head: &Parts) -> Response {
         let (path, headers) = (head.uri.path(), &head.headers);
         let asked = path.strip_prefix(PICTURES).and_then(|rest| rest.split_once('/'));
         let Some((edit, rest)) = asked.and_then(|(part, rest)| Some((preferences::edit_of(part)?, rest))) else {
@@ -120,7 +137,7 @@ impl Front {
         self.picture(&source, edit, headers, Some(&url)).await
     }
 
-    async fn picture_by_url(&self, head: &Parts) -> Response {
+    async fn picture_by_url(self: &Arc<Self>, head: &Parts) -> Response {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "pictures are had by GET");
         }
@@ -178,87 +195,222 @@ impl Front {
     }
 
     /// `noted`: the URL under which toolbars count it.
-    async fn picture(&self, source: &Source, mut edit: Edit, headers: &HeaderMap, noted: Option<&str>) -> Response {
-        let original = match self.fetch.whole(source, headers).await {
+    async fn picture(
+        self: &Arc<Self>,
+        source: &Source,
+        mut edit: Edit,
+        headers: &HeaderMap,
+        noted: Option<&str>,
+    ) -> Response {
+        let original = match self.shelf.original(&self.fetch, source, headers).await {
             Ok(original) => original,
             Err(error) => return failed(&error),
         };
         edit.accepts_webp = accepts_webp(headers);
-        if edit.quality.is_none() && says(headers, &SAVE_DATA, "on") {
-            edit.quality = Some(SAVING_QUALITY);
-        }
-        let (made, is_stand_in) = if says(&original.headers, &header::CACHE_CONTROL, "no-transform") {
-            (None, false)
-        } else {
-            match self.works.make(&original.bytes, &edit).await {
-                Ok(made) => (made, false),
-                Err(NotMade::Busy | NotMade::Crashed) => (None, true),
-                Err(NotMade::Bad(bad)) => {
-                    tracing::debug!(%bad, "a picture was not made");
-                    // What is no kind that is read never will be one.
-                    (None, bad != crate::image::Bad::Unknown)
-                }
-            }
-        };
-        if made.is_none() && edit.watermark.is_some() {
+        hints::apply(&mut edit, headers);
+        let shown = self.best(source, &original, &edit, headers).await;
+        if edit.watermark.is_some() && !matches!(shown, Shown::Exact(Some(_)) | Shown::Near(_)) {
             // Its original is not to be seen without.
             let why = [(header::RETRY_AFTER, "1"), (header::CACHE_CONTROL, "no-store")];
             return (StatusCode::SERVICE_UNAVAILABLE, why, "the watermark cannot be laid on now\n").into_response();
         }
-        if let Some(url) = noted.filter(|_| !is_stand_in) {
-            let after = made.as_ref().map_or(original.bytes.len(), |(_, bytes)| bytes.len());
-            self.sizes.note(url, (original.bytes.len() as u64, after as u64));
+        if let (Some(url), Shown::Exact(made)) = (noted, &shown) {
+            let after = made.as_ref().map_or(original.known.bytes, |(_, bytes)| bytes.len() as u64);
+            self.sizes.note(url, (original.known.bytes, after));
         }
-        shown(&original, &edit, made, is_stand_in, headers)
+        let bytes = match &shown {
+            Shown::Exact(Some((_, bytes))) | Shown::Near((_, bytes)) => bytes.clone(),
+            Shown::Exact(None) | Shown::Original => {
+                match self.shelf.bytes_to_show(&self.fetch, source, headers, &original).await {
+                    Ok(bytes) => bytes,
+                    Err(error) => return failed(&error),
+                }
+            }
+        };
+        answered(&original, &edit, &shown, bytes, headers)
+    }
+
+    /// What was asked for, if it can be had in time; else what is nearest to it, which is made good afterwards.
+    async fn best(self: &Arc<Self>, source: &Source, original: &Original, edit: &Edit, headers: &HeaderMap) -> Shown {
+        if original.known.control.as_deref().is_some_and(|control| has_word(control, "no-transform")) {
+            return Shown::Exact(None);
+        }
+        let key = works::key(&original.known.content, edit);
+        if let Some(made) = self.works.kept(&key) {
+            return Shown::Exact(made);
+        }
+        // It is made to its end, whoever still waits for it.
+        let job = {
+            let (front, source, original, edit) = (Arc::clone(self), source.clone(), original.clone(), edit.clone());
+            let headers = headers.clone();
+            tokio::spawn(async move { front.make(&source, &original, &edit, &headers).await })
+        };
+        let end = match timeout(MAKE_WAIT, job).await {
+            Ok(Ok(end)) => end,
+            Ok(Err(_)) => Err(NotMade::Crashed),
+            Err(_) => Err(NotMade::Busy),
+        };
+        let why = match end {
+            Ok(made) => return Shown::Exact(made),
+            // What is no kind that is read never will be one.
+            Err(NotMade::Bad(Bad::Unknown)) => return Shown::Exact(None),
+            Err(why) => why,
+        };
+        tracing::debug!(?why, "a picture was not made");
+        if matches!(why, NotMade::Busy | NotMade::Gone) {
+            self.repair(key, source, original, edit, headers);
+        }
+        let asked = near::Asked::of(edit, original.known.pixels.unwrap_or((0, 0)));
+        let mut kept = self.shelf.variants(&original.known.content).await;
+        while let Some(nearest) = asked.nearest(&kept) {
+            if let Some(picture) = self.kept(&nearest).await {
+                return Shown::Near(picture);
+            }
+            // It went for want of room.
+            kept.retain(|variant| variant.key != nearest.key);
+        }
+        Shown::Original
+    }
+
+    async fn kept(&self, variant: &near::Variant) -> Option<Picture> {
+        match works::key_of(&variant.key).and_then(|key| self.works.kept(&key)) {
+            Some(made) => made,
+            None => self.shelf.variant(variant).await,
+        }
+    }
+
+    /// Makes a picture, unless another clone does or has done so.
+    async fn make(
+        &self,
+        source: &Source,
+        original: &Original,
+        edit: &Edit,
+        headers: &HeaderMap,
+    ) -> Result<Option<Picture>, NotMade> {
+        let content = &original.known.content;
+        let key = works::key(content, edit);
+        let missing = match self.shelf.made(&key).await {
+            Ok(Ok(made)) => {
+                self.works.keep(key, made.clone());
+                return Ok(made);
+            }
+            Ok(Err(why)) => return Err(why),
+            Err(missing) => missing,
+        };
+        let end = match self.shelf.bytes(&self.fetch, source, headers, original).await {
+            Ok(bytes) => self.works.make(key, &bytes, edit).await,
+            Err(error) => {
+                tracing::debug!(%error, "an original was there, and is not any more");
+                Err(NotMade::Gone)
+            }
+        };
+        if let Some(missing) = missing {
+            self.shelf.keep_made(&missing, &key, &end).await;
+        }
+        if let Ok(Some((format, _))) = &end {
+            let (width, height) = edit.wanted(original.known.pixels.unwrap_or((0, 0)));
+            let (family, quality, key) = (near::family(edit), edit.quality(), shelf::hex(&key));
+            let variant = near::Variant { key, family, format: *format, quality, width, height };
+            self.shelf.add_variant(content, variant).await;
+        }
+        end
+    }
+
+    /// Makes it when there is room for it, so that who asks again gets it.
+    fn repair(self: &Arc<Self>, key: Key, source: &Source, original: &Original, edit: &Edit, headers: &HeaderMap) {
+        let Some(turn) = self.repairs.begin(key) else { return };
+        let (front, source, original, edit) = (Arc::clone(self), source.clone(), original.clone(), edit.clone());
+        let headers = headers.clone();
+        tokio::spawn(async move {
+            for _ in 0..REPAIR_TRIES {
+                tokio::time::sleep(REPAIR_EVERY).await;
+                // What somebody waits for comes first.
+                if front.works.stage.is_overloaded() {
+                    continue;
+                }
+                if !matches!(front.make(&source, &original, &edit, &headers).await, Err(NotMade::Busy)) {
+                    break;
+                }
+            }
+            drop(turn);
+        });
     }
 }
 
-/// The answer with a picture: the one that was made, or the original.
-fn shown(
-    original: &Whole,
-    edit: &Edit,
-    made: Option<(Format, Bytes)>,
-    is_stand_in: bool,
-    asked: &HeaderMap,
-) -> Response {
-    let (kind, bytes) = match made {
-        Some((format, bytes)) => (format.mime().to_owned(), bytes),
-        None => {
-            let said =
-                original.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-            let seen = Format::of(&original.bytes).map(Format::mime);
+/// The answer with a picture.
+fn answered(original: &Original, edit: &Edit, shown: &Shown, bytes: Bytes, asked: &HeaderMap) -> Response {
+    let known = &original.known;
+    let kind = match shown {
+        Shown::Exact(Some((format, _))) | Shown::Near((format, _)) => format.mime().to_owned(),
+        Shown::Exact(None) | Shown::Original => {
+            let said = known.kind.as_deref().unwrap_or_default();
+            let seen = Format::of(&bytes).map(Format::mime);
             let Some(kind) = seen.or(said.starts_with("image/").then_some(said)) else {
                 return plain(StatusCode::UNPROCESSABLE_ENTITY, "the source is no picture");
             };
-            (kind.to_owned(), original.bytes.clone())
+            kind.to_owned()
         }
     };
-    let key = works::key(&original.bytes, edit);
-    let tag: String = key[..12].iter().map(|byte| format!("{byte:02x}")).collect();
-    let tag = format!("\"{tag}{}\"", if is_stand_in { "o" } else { "" });
+    let (answer, mark) = match shown {
+        Shown::Original => (ORIGINAL, "o"),
+        Shown::Near(_) => (NEAR, "n"),
+        // The best of what was; what is now, nobody can tell.
+        Shown::Exact(_) if original.is_stale => (NEAR, "s"),
+        Shown::Exact(_) => (EXACT, ""),
+    };
+    let is_exact = answer == EXACT;
+    let key = works::key(&known.content, edit);
+    let tag = format!("\"{}{mark}\"", shelf::hex(&key[..12]));
     let mut headers = HeaderMap::new();
     let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }
     };
-    let said = original.headers.get(header::CACHE_CONTROL).and_then(|said| said.to_str().ok());
     let is_private = asked.contains_key(header::COOKIE) || asked.contains_key(header::AUTHORIZATION);
     let kept = format!("{}, max-age={MADE_SECONDS}", if is_private { "private" } else { "public" });
     let short = format!("max-age={STAND_IN_SECONDS}");
-    set(header::CACHE_CONTROL, if is_stand_in { &short } else { said.unwrap_or(&kept) });
+    set(header::CACHE_CONTROL, if is_exact { known.control.as_deref().unwrap_or(&kept) } else { &short });
+    let age = original.age();
+    if is_exact && age > 0 {
+        set(header::AGE, &age.to_string());
+    }
     set(header::ETAG, &tag);
-    set(header::VARY, "Accept, Save-Data");
+    set(header::VARY, hints::VARY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     // A drawing that is opened by itself runs nothing.
     set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; sandbox");
     set(header::CONTENT_TYPE, &kind);
-    set(ORIGINAL_BYTES, &original.bytes.len().to_string());
-    headers.insert(ANSWER, if is_stand_in { ORIGINAL } else { EXACT });
+    set(ORIGINAL_BYTES, &known.bytes.to_string());
+    headers.insert(ANSWER, answer);
     if says(asked, &header::IF_NONE_MATCH, &tag) || says(asked, &header::IF_NONE_MATCH, &format!("W/{tag}")) {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     (headers, bytes).into_response()
+}
+
+/// Pictures that are made afterwards.
+#[derive(Clone, Default)]
+pub struct Repairs(Arc<Mutex<HashSet<Key>>>);
+
+struct Repair {
+    of: Repairs,
+    key: Key,
+}
+
+impl Repairs {
+    /// None: it is made already, or there are too many.
+    fn begin(&self, key: Key) -> Option<Repair> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = keys.len() < REPAIRS_MAX && keys.insert(key);
+        is_new.then(|| Repair { of: self.clone(), key })
+    }
+}
+
+impl Drop for Repair {
+    fn drop(&mut self) {
+        self.of.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
 }
 
 /// The site.
@@ -302,6 +454,7 @@ impl Front {
         answered.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         answered.headers.append(header::VARY, HeaderValue::from_static("Cookie"));
         answered.headers.insert(ANSWER, EXACT);
+        answered.headers.insert("accept-ch", HeaderValue::from_static(hints::ACCEPT));
         (answered.status, answered.headers, pages::rewritten(body, page, encoding)).into_response()
     }
 
@@ -432,36 +585,49 @@ mod tests {
 
     #[test]
     fn a_stand_in_is_soon_asked_for_again_and_nothing_but_pictures_is_shown() {
-        let whole = |kind: &str, bytes: &'static [u8]| Whole {
-            headers: headers(&[("content-type", kind), ("cache-control", "max-age=600")]),
-            bytes: Bytes::from_static(bytes),
+        let original = |kind: &str, bytes: &'static [u8]| {
+            let headers = headers(&[("content-type", kind), ("cache-control", "max-age=600")]);
+            Original::of(&crate::fetch::Whole { headers, bytes: Bytes::from_static(bytes) })
         };
         let none = HeaderMap::new();
-        let answer = shown(&whole("image/jpeg", b"\xff\xd8\xff"), &Edit::default(), None, true, &none);
-        assert_eq!(
-            (&answer.headers()[ANSWER], &answer.headers()[header::CACHE_CONTROL]),
-            (&ORIGINAL, &HeaderValue::from_static("max-age=5"))
-        );
-        let answer = shown(
-            &whole("image/jpeg", b"\xff\xd8\xff"),
-            &Edit::default(),
-            Some((Format::Webp, Bytes::from_static(b"x"))),
-            false,
-            &none,
-        );
-        assert_eq!(
-            (&answer.headers()[ANSWER], &answer.headers()[header::CACHE_CONTROL]),
-            (&EXACT, &HeaderValue::from_static("max-age=600"))
-        );
-        assert_eq!(
-            (&answer.headers()[header::CONTENT_TYPE], &answer.headers()[ORIGINAL_BYTES]),
-            (&HeaderValue::from_static("image/webp"), &HeaderValue::from_static("3"))
-        );
-        let again = headers(&[("if-none-match", answer.headers()[header::ETAG].to_str().unwrap())]);
-        let same = shown(&whole("image/jpeg", b"\xff\xd8\xff"), &Edit::default(), None, false, &again);
-        assert_eq!(same.status(), 304);
-        assert_eq!(shown(&whole("text/html", b"<script>"), &Edit::default(), None, false, &none).status(), 422);
-        let drawing = shown(&whole("image/svg+xml", b"<svg>"), &Edit::default(), None, false, &none);
-        assert!(drawing.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("sandbox"));
+        let edit = Edit::default();
+        const JPEG: &[u8] = b"\xff\xd8\xff";
+        let photo = original("image/jpeg", JPEG);
+        let webp = (Format::Webp, Bytes::from_static(b"x"));
+        let mut stale = photo.clone();
+        stale.is_stale = true;
+        let mut tags = HashSet::new();
+        for (original, shown, answer, control, kind) in [
+            (&photo, Shown::Original, "original", "max-age=5", "image/jpeg"),
+            (&photo, Shown::Exact(None), "exact", "max-age=600", "image/jpeg"),
+            (&photo, Shown::Near(webp.clone()), "near", "max-age=5", "image/webp"),
+            (&stale, Shown::Exact(Some(webp.clone())), "near", "max-age=5", "image/webp"),
+        ] {
+            let bytes = if kind == "image/webp" { Bytes::from_static(b"x") } else { Bytes::from_static(JPEG) };
+            let got = answered(original, &edit, &shown, bytes, &none);
+            let said = [ANSWER, header::CACHE_CONTROL, header::CONTENT_TYPE, ORIGINAL_BYTES]
+                .map(|name| got.headers()[name].to_str().unwrap().to_owned());
+            assert_eq!(said, [answer, control, kind, "3"], "{shown:?}");
+            assert!(tags.insert(got.headers()[header::ETAG].clone()), "what is exact later is not the same");
+        }
+        let exact = Shown::Exact(Some(webp));
+        let got = answered(&photo, &edit, &exact, Bytes::from_static(b"x"), &none);
+        let again = headers(&[("if-none-match", got.headers()[header::ETAG].to_str().unwrap())]);
+        assert_eq!(answered(&photo, &edit, &exact, Bytes::from_static(b"x"), &again).status(), 304);
+        let text = original("text/html", b"<script>");
+        assert_eq!(answered(&text, &edit, &Shown::Exact(None), Bytes::from_static(b"<script>"), &none).status(), 422);
+        let drawing = original("image/svg+xml", b"<svg>");
+        let got = answered(&drawing, &edit, &Shown::Exact(None), Bytes::from_static(b"<svg>"), &none);
+        assert!(got.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("sandbox"));
+    }
+
+    #[test]
+    fn each_picture_is_made_good_once_and_not_too_many() {
+        let repairs = Repairs::default();
+        let first = repairs.begin([1; 32]);
+        assert!(first.is_some() && repairs.begin([1; 32]).is_none());
+        drop(first);
+        let all: Vec<_> = (0..=REPAIRS_MAX).map(|n| repairs.begin([n as u8; 32])).collect();
+        assert_eq!(all.iter().filter(|turn| turn.is_some()).count(), REPAIRS_MAX);
     }
 }

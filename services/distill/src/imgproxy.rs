@@ -193,7 +193,10 @@ fn apply(option: &str, asked: &mut Asked, dpr: &mut f32, presets: &Presets, may_
         "resizing_type" | "rt" => set(&mut edit.resize.mode, mode(0)?),
         "width" | "w" => set(&mut edit.resize.width, side(0)?),
         "height" | "h" => set(&mut edit.resize.height, side(0)?),
-        "dpr" => set(dpr, number(0, DPR_MAX)?.filter(|dpr| *dpr > 0.0)),
+        "dpr" => {
+            set(dpr, number(0, DPR_MAX)?.filter(|dpr| *dpr > 0.0));
+            edit.has_dpr = true;
+        }
         "enlarge" | "el" => set(&mut edit.resize.enlarge, flag(0)?),
         "extend" | "ex" => {
             most(1)?;
@@ -403,7 +406,10 @@ mod tests {
             ),
             ("rt:fill/w:300/h:200/el:1/ex:true", Edit { resize, ..Edit::default() }),
             ("resize::300", Edit { resize: Resize { width: 300, ..Resize::default() }, ..Edit::default() }),
-            ("w:150/dpr:2", Edit { resize: Resize { width: 300, ..Resize::default() }, ..Edit::default() }),
+            (
+                "w:150/dpr:2",
+                Edit { resize: Resize { width: 300, ..Resize::default() }, has_dpr: true, ..Edit::default() },
+            ),
             ("g:soea", gravity(100, 100)),
             ("g:fp:0.25:0.5", gravity(25, 50)),
             ("g:no:0:0", gravity(50, 0)),

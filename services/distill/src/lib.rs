@@ -5,6 +5,7 @@
 //! - `front.rs`: requests and answers. `settings.rs`: what the operator says in `env`.
 //! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
 //! - `image/`: pictures made small. `marks.rs`: watermarks for them. `works.rs`: how many at a time, and what was made already.
+//! - `shelf.rs`: what all clones share; `near.rs`: what stands in for what cannot be had; `hints.rs`: what a browser says of its line.
 //! - `imgproxy.rs`: its URLs. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
 //!   `sizes.rs`: what was saved.
 //! - `site.rs`: the site of the demo.
@@ -12,14 +13,17 @@
 
 mod fetch;
 mod front;
+mod hints;
 mod image;
 mod imgproxy;
 mod limits;
 mod link;
 mod marks;
+mod near;
 mod pages;
 mod preferences;
 mod settings;
+mod shelf;
 mod site;
 mod sizes;
 mod works;
@@ -30,12 +34,16 @@ use sdk::axum::Router;
 use sdk::{Service, StartError};
 
 use crate::fetch::Fetch;
-use crate::front::Front;
+use crate::front::{Front, Repairs};
 use crate::marks::Marks;
 use crate::preferences::{NAMESPACE, Readers};
 use crate::settings::Settings;
+use crate::shelf::Shelf;
 use crate::sizes::Sizes;
 use crate::works::Works;
+
+/// The namespace of class `cache` that the clones share.
+const PICTURES: &str = "pictures";
 
 pub async fn serve(service: Service) -> Result<(), StartError> {
     let settings = Settings::from_vars(std::env::vars())?;
@@ -53,7 +61,18 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         sizes.share(service.group()?);
     }
     let readers = Readers::new(service.linear(NAMESPACE)?);
+    // Without it each clone is for itself.
+    let shelf = Shelf::new(service.cache(PICTURES).ok());
     let service = service.shows("pictures", &works.stage);
-    let front = Arc::new(Front { settings, fetch, works, readers, sizes, marks: Marks::default() });
+    let front = Arc::new(Front {
+        settings,
+        fetch,
+        works,
+        readers,
+        sizes,
+        marks: Marks::default(),
+        shelf,
+        repairs: Repairs::default(),
+    });
     service.serve(Router::new().fallback(front::answer).with_state(front)).await
 }

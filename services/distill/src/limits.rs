@@ -82,6 +82,34 @@ pub const PEOPLE_MAX: usize = 10_000;
 
 /// What was made of pictures, kept by content: bytes in one clone.
 pub const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Originals and pictures of more bytes are not shared among the clones: class `cache` takes 4 MiB.
+pub const SHARED_BYTES_MAX: usize = 4 << 20;
+/// How long a request waits for what another clone fetches.
+pub const SHARED_WAIT: Duration = Duration::from_secs(8);
+/// An original is not kept as fresh for longer, whatever its origin says.
+pub const FRESH_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// ... and so much longer for when its origin cannot be asked.
+pub const STALE_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// An origin that failed is left alone so long, by all clones.
+pub const FAILED_KEPT: Duration = Duration::from_secs(2);
+/// A source that is not for everybody is not waited for so long.
+pub const APART_KEPT: Duration = Duration::from_secs(30);
+/// A picture that is broken is not tried anew for so long.
+pub const BAD_KEPT: Duration = Duration::from_secs(60);
+/// One that could not be made for want of a processor.
+pub const BUSY_KEPT: Duration = Duration::from_millis(500);
+/// A request waits so long for its picture; then the nearest one goes out, and it is made all the same.
+pub const MAKE_WAIT: Duration = Duration::from_secs(4);
+/// A picture is left to the clone that makes it for so long.
+pub const MAKE_TIME_MAX: Duration = Duration::from_secs(15);
+/// Variants of an original that are remembered, and originals of which a clone remembers some.
+pub const VARIANTS_MAX: usize = 24;
+pub const CONTENTS_MAX: usize = 2000;
+/// Pictures that are made afterwards at a time, in one clone; when one is tried again, and how often.
+pub const REPAIRS_MAX: usize = 32;
+pub const REPAIR_EVERY: Duration = Duration::from_millis(700);
+pub const REPAIR_TRIES: usize = 20;
+
 /// Sizes of pictures, before and after, that a clone remembers.
 pub const SIZES_MAX: usize = 20_000;
 

@@ -15,6 +15,9 @@ use crate::limits::{KEPT_BYTES_MAX, MEGAPIXELS_AT_ONCE, WAITING_MAX};
 /// Content and wishes.
 pub type Key = [u8; 32];
 
+/// A file that was made.
+pub type Picture = (Format, Bytes);
+
 /// Why a picture was not made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotMade {
@@ -23,6 +26,8 @@ pub enum NotMade {
     Bad(Bad),
     /// The decoder gave up in a way that it should not.
     Crashed,
+    /// Its original is not there any more.
+    Gone,
 }
 
 #[derive(Clone)]
@@ -34,7 +39,7 @@ pub struct Works {
 
 #[derive(Default)]
 struct Kept {
-    made: HashMap<Key, Option<(Format, Bytes)>>,
+    made: HashMap<Key, Option<Picture>>,
     /// Oldest first.
     order: VecDeque<Key>,
     bytes: usize,
@@ -53,11 +58,20 @@ impl Works {
         }
     }
 
-    /// The format and bytes of what was made; None where the original is the best answer.
-    pub async fn make(&self, original: &Bytes, edit: &Edit) -> Result<Option<(Format, Bytes)>, NotMade> {
-        let key = key(original, edit);
-        if let Some(made) = self.lock().made.get(&key) {
-            return Ok(made.clone());
+    /// What was made under this key here.
+    pub fn kept(&self, key: &Key) -> Option<Option<Picture>> {
+        self.lock().made.get(key).cloned()
+    }
+
+    /// What another clone made.
+    pub fn keep(&self, key: Key, made: Option<Picture>) {
+        self.lock().keep(key, made);
+    }
+
+    /// What is made under this key, which is of the original and the wishes; None where the original is the best answer.
+    pub async fn make(&self, key: Key, original: &Bytes, edit: &Edit) -> Result<Option<Picture>, NotMade> {
+        if let Some(made) = self.kept(&key) {
+            return Ok(made);
         }
         let turn = self.stage.enter().await.map_err(|_| NotMade::Busy)?;
         let megapixels = match decode::measure(original) {
@@ -99,8 +113,8 @@ fn shape(processors: u32) -> Shape {
 }
 
 impl Kept {
-    fn keep(&mut self, key: Key, made: Option<(Format, Bytes)>) {
-        let cost = |made: &Option<(Format, Bytes)>| ENTRY_BYTES + made.as_ref().map_or(0, |(_, bytes)| bytes.len());
+    fn keep(&mut self, key: Key, made: Option<Picture>) {
+        let cost = |made: &Option<Picture>| ENTRY_BYTES + made.as_ref().map_or(0, |(_, bytes)| bytes.len());
         if cost(&made) > KEPT_BYTES_MAX / 4 || self.made.contains_key(&key) {
             return;
         }
@@ -114,13 +128,23 @@ impl Kept {
     }
 }
 
-pub fn key(original: &[u8], edit: &Edit) -> Key {
+/// Of the hash of an original and what is wanted of it.
+pub fn key(content: &str, edit: &Edit) -> Key {
     let mut hash = digest::Context::new(&digest::SHA256);
-    hash.update(format!("{VERSION} {edit:?}\n").as_bytes());
-    hash.update(original);
+    hash.update(format!("{VERSION} {edit:?}\n{content}").as_bytes());
     let mut key = [0; 32];
     key.copy_from_slice(hash.finish().as_ref());
     key
+}
+
+/// As [`crate::shelf::hex`] writes it.
+pub fn key_of(hex: &str) -> Option<Key> {
+    let mut key = [0; 32];
+    let digits: Vec<u8> = hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    (digits.len() == 64).then(|| {
+        key.iter_mut().zip(digits.chunks_exact(2)).for_each(|(byte, pair)| *byte = pair[0] << 4 | pair[1]);
+        key
+    })
 }
 
 /// Raised when the same original and wishes make another picture.
@@ -137,14 +161,20 @@ mod tests {
         let works = Works::new();
         let original = Bytes::from(image::jpeg(&photograph(1, 120, 90), 90).unwrap());
         let edit = Edit { quality: Some(20), ..Edit::default() };
-        let first = works.make(&original, &edit).await.unwrap().unwrap();
+        let content = |bytes: &[u8]| crate::shelf::hash(bytes);
+        let key_of = |edit: &Edit| key(&content(&original), edit);
+        let first = works.make(key_of(&edit), &original, &edit).await.unwrap().unwrap();
         assert_eq!(works.stage.show().started, 1);
-        let second = works.make(&Bytes::copy_from_slice(&original), &edit).await.unwrap().unwrap();
+        let second = works.make(key_of(&edit), &Bytes::copy_from_slice(&original), &edit).await.unwrap().unwrap();
         assert_eq!((first.1 == second.1, works.stage.show().started), (true, 1));
-        works.make(&original, &Edit { grey: true, ..edit }).await.unwrap();
+        let grey = Edit { grey: true, ..edit };
+        works.make(key_of(&grey), &original, &grey).await.unwrap();
         assert_eq!(works.stage.show().started, 2);
         let broken = Bytes::from(vec![0xff; 4000]);
-        assert!(matches!(works.make(&broken, &Edit::default()).await, Err(NotMade::Bad(_))));
+        assert!(matches!(
+            works.make(key(&content(&broken), &Edit::default()), &broken, &Edit::default()).await,
+            Err(NotMade::Bad(_))
+        ));
     }
 
     #[test]

@@ -110,6 +110,14 @@ impl Fetch {
         self.origins.get(name).and_then(|at| at.first())
     }
 
+    /// A source with all that it depends on: other services may have other origins under the same name.
+    pub fn name_of(&self, source: &Source) -> String {
+        match source {
+            Source::Origin { name, path } => format!("{:?} {path}", self.origins.get(name)),
+            Source::Outside(url) => format!("{url:?}"),
+        }
+    }
+
     /// Whether a request with these headers was sent from here.
     pub fn is_loop(&self, headers: &HeaderMap) -> bool {
         let lines = headers.get_all(header::VIA).into_iter().filter_map(|line| line.to_str().ok());

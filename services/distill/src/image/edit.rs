@@ -113,6 +113,8 @@ pub struct Edit {
     /// None: what suits the picture and is accepted.
     pub format: Option<Format>,
     pub accepts_webp: bool,
+    /// Pixels of the screen are in the sizes already.
+    pub has_dpr: bool,
 }
 
 impl Edit {
@@ -124,6 +126,20 @@ impl Edit {
         let is_shaped = matches!(self.resize.mode, Mode::Fill | Mode::FillDown | Mode::Force | Mode::Auto)
             && (self.resize.width > 0 || self.resize.height > 0);
         self.format.is_some() || is_larger || is_other || is_shaped || self.background.is_some()
+    }
+
+    /// About the size of what is made of a picture of this size.
+    pub fn wanted(&self, have: (u32, u32)) -> (u32, u32) {
+        let Resize { mode, width, height, enlarge, .. } = self.resize;
+        let all = |asked: u32| if asked == 0 { u32::MAX } else { asked };
+        match (mode, width, height) {
+            (_, 0, 0) => have,
+            (Mode::Fit | Mode::Auto, ..) | (_, 0, _) | (_, _, 0) => {
+                let within = (all(width).min(SIDE_MAX), all(height).min(SIDE_MAX));
+                shrunk_to((have.0.max(1), have.1.max(1)), within, enlarge)
+            }
+            (Mode::Fill | Mode::FillDown | Mode::Force, ..) => (width, height),
+        }
     }
 
     pub fn quality(&self) -> u8 {

@@ -16,6 +16,8 @@ mod place;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use edit::{Crop, Edit, Gravity, Mode, Resize};
 pub use encode::{as_png as png, jpeg};
 pub use mark::{File, Place, Watermark};
@@ -24,7 +26,7 @@ pub use place::Trim;
 use crate::limits::{PIXELS_MAX, SMALL_BYTES};
 
 /// What a picture is stored as.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Format {
     Jpeg,
     Png,
@@ -42,6 +44,10 @@ impl Format {
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
             _ => None,
         }
+    }
+
+    pub fn by_mime(kind: &str) -> Option<Self> {
+        [Self::Jpeg, Self::Png, Self::Gif, Self::Webp].into_iter().find(|format| format.mime() == kind)
     }
 
     pub fn mime(self) -> &'static str {

@@ -1,7 +1,12 @@
 //! `coppice up --demo transend`: a site, the same distilled, one picture by its URL; preferences that hold through every node; and
 //! no page that fails when a distiller and then a node is killed.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::http::{self, Reply};
@@ -23,6 +28,118 @@ fn good(at: SocketAddr, path: &str, cookie: &str) -> Reply {
         http::request(at, "GET", path, &[("Cookie", cookie)], b"").unwrap_or_else(|e| panic!("{at}{path}: {e}"));
     assert_eq!(reply.status, 200, "{at}{path}: {}", reply.text());
     reply
+}
+
+/// A site that counts what it is asked for.
+#[derive(Default)]
+struct Counting {
+    asked: Mutex<BTreeMap<String, usize>>,
+    is_down: AtomicBool,
+}
+
+impl Counting {
+    /// Gives this picture under each path, slowly; for a second only under those that say so.
+    fn start(picture: Vec<u8>) -> (Arc<Counting>, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (site, port) = (Arc::new(Counting::default()), listener.local_addr().unwrap().port());
+        let (of, picture) = (Arc::clone(&site), Arc::new(picture));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (site, picture) = (Arc::clone(&of), Arc::clone(&picture));
+                thread::spawn(move || site.serve(stream, &picture));
+            }
+        });
+        (site, port)
+    }
+
+    fn serve(&self, mut stream: TcpStream, picture: &[u8]) {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        *self.asked.lock().unwrap().entry(path.clone()).or_default() += 1;
+        if self.is_down.load(SeqCst) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(300));
+        let age = if path.starts_with("/short") { 1 } else { 600 };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nCache-Control: max-age={age}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            picture.len()
+        );
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(picture));
+    }
+
+    fn count(&self, path: &str) -> usize {
+        self.asked.lock().unwrap().get(path).copied().unwrap_or(0)
+    }
+}
+
+/// Another distiller, under a name of its own, whose origin counts.
+fn clones_share_what_they_fetch_and_make(up: &Up, picture: Vec<u8>) {
+    let (site, port) = Counting::start(picture);
+    let text = format!(
+        "[service.copies]\nbuiltin = \"distill\"\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"pictures.test\", path = \"/\" }}\n\
+         namespaces = [\"preferences\", \"pictures\"]\nenv = {{ ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
+    );
+    up.apply("copies.toml", &text).good();
+    let all: Vec<SocketAddr> = (1..=3).map(|node| up.at(node).http).collect();
+    let get = |at: SocketAddr, width: usize, path: &str| -> Result<Reply, String> {
+        let url = format!("/insecure/w:{width}/plain/origin://own{path}");
+        let reply = http::request(at, "GET", &url, &[("Host", "pictures.test")], b"").map_err(|e| e.to_string())?;
+        if reply.status == 200 { Ok(reply) } else { Err(format!("{} {}", reply.status, reply.text())) }
+    };
+    let mut round = 0;
+    let (kept, _) = wait_for("of twelve that ask at once, through all nodes, one fetches", WELL_WITHIN, || {
+        round += 1;
+        let path = format!("/{round}.jpg");
+        let sizes = thread::scope(|scope| {
+            let ask = |n: usize| {
+                let (path, get, at) = (&path, &get, all[n % 3]);
+                scope.spawn(move || get(at, 100 + 20 * n, path).map(|reply| reply.body.len()))
+            };
+            let asks: Vec<_> = (0..12).map(ask).collect();
+            asks.into_iter().map(|ask| ask.join().unwrap()).collect::<Result<Vec<_>, _>>()
+        })?;
+        let count = site.count(&path);
+        if count == 1 { Ok(path) } else { Err(format!("{count} fetches, {sizes:?}")) }
+    });
+    let view = up.status(1).unwrap();
+    let copies = view["services"].as_array().unwrap().iter().find(|service| service["name"] == "copies").unwrap();
+    for clone in copies["clones"].as_array().unwrap() {
+        Proc::of(clone["pid"].as_u64().unwrap() as u32).unwrap().signal(Signal::KILL);
+    }
+    wait_for("new clones have it as the dead ones left it", WELL_WITHIN, || {
+        let before = site.count(&kept);
+        let replies = all.iter().map(|at| get(*at, 333, &kept)).collect::<Result<Vec<_>, _>>()?;
+        let alike = replies.iter().all(|reply| reply.body == replies[0].body && reply.header("age").is_some());
+        if alike && site.count(&kept) == before { Ok(()) } else { Err(format!("{} fetches", site.count(&kept))) }
+    });
+    // What was had a moment ago stands in for what cannot be had now, in each size.
+    let answer = |width: usize| get(all[width % 3], width, "/short.jpg");
+    wait_for("it is had", WELL_WITHIN, || {
+        let reply = answer(120)?;
+        if reply.header("coppice-answer") == Some("exact") {
+            Ok(())
+        } else {
+            Err(format!("{:?}", reply.header("coppice-answer")))
+        }
+    });
+    site.is_down.store(true, SeqCst);
+    for width in [120, 151] {
+        wait_for("the one of before stands in", WELL_WITHIN, || {
+            let reply = answer(width)?;
+            let said = (reply.header("coppice-answer"), reply.header("cache-control"));
+            if said == (Some("near"), Some("max-age=5")) { Ok(()) } else { Err(format!("{said:?}")) }
+        });
+    }
+    site.is_down.store(false, SeqCst);
+    wait_for("it is made good", WELL_WITHIN, || {
+        let reply = answer(120)?;
+        if reply.header("coppice-answer") == Some("exact") { Ok(()) } else { Err("not yet".into()) }
+    });
 }
 
 #[test]
@@ -73,6 +190,8 @@ fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
             text.contains("Saved <b>").then_some(()).ok_or(text)
         });
     }
+
+    clones_share_what_they_fetch_and_make(&up, photo.body.clone());
 
     let form = b"quality=10&grey=on&pictures=on&words=evening&back=%2Fabout.html";
     let kind = [("Content-Type", "application/x-www-form-urlencoded")];
