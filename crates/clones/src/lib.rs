@@ -59,6 +59,8 @@ pub const CACHE_LEVEL: u32 = 5;
 pub const LEVEL_DOORS: u32 = 5;
 /// ... and from which it may be a worker, and be sent through a pipeline.
 pub const LEVEL_WORKERS: u32 = 6;
+/// The level from which a pipeline may say `on_fail = "near"`.
+pub const LEVEL_NEAR: u32 = 8;
 /// ... and from which it may have secrets, and an access log.
 pub const LEVEL_SECRETS: u32 = 6;
 /// ... and from which something may go before its versions, and it may run at times.

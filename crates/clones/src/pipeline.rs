@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::*;
 use crate::spec::{ServiceSpec, SpecError};
 use crate::worker::{fits, type_error};
-use crate::{LEVEL_WORKERS, text};
+use crate::{LEVEL_NEAR, LEVEL_WORKERS, text};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +61,8 @@ pub enum OnFail {
     /// It goes out as the service gave it.
     #[default]
     Bypass,
+    /// What the pipeline made last for the same URL goes out, if that is for everybody; else as the service gave it.
+    Near,
     /// 502 goes out: for what must not be seen as it is.
     Error,
 }
@@ -104,6 +106,14 @@ impl PipelineSpec {
         let mut wrong = Vec::new();
         if let Some(cache) = self.cache.as_ref().filter(|cache| !caches.contains(*cache)) {
             wrong.push(("cache".into(), format!("{cache:?} is no declared namespace of class cache")));
+        }
+        let nears = |on_fail: Option<OnFail>| on_fail == Some(OnFail::Near) && self.cache.is_none();
+        let is_without = "is \"near\", and nothing is kept: write cache = \"NAME\" of a namespace of class cache";
+        if nears(Some(self.on_fail)) {
+            wrong.push(("on_fail".into(), is_without.into()));
+        }
+        if self.steps.iter().any(|step| nears(step.on_fail)) {
+            wrong.push(("step.on_fail".into(), is_without.into()));
         }
         let span_error = |span: Span| {
             let [span, max] = [span, PIPELINE_TIMEOUT_MAX].map(text::format_span);
@@ -157,6 +167,15 @@ impl PipelineSpec {
             }
         }
         wrong
+    }
+
+    /// What only newer programs know of it, and since when.
+    pub fn newer_key(&self) -> (Option<&'static str>, u32) {
+        let says = self.steps.iter().filter_map(|step| step.on_fail).chain([self.on_fail]);
+        if says.into_iter().any(|on_fail| on_fail == OnFail::Near) {
+            return (Some("on_fail"), LEVEL_NEAR);
+        }
+        (None, LEVEL_WORKERS)
     }
 
     /// Reads the kept form, if this version understands all of it.
@@ -241,6 +260,9 @@ mod tests {
             ("[[step]]\nworker = \"a\"", None),
             ("cache = \"made\"\n[[step]]\nworker = \"a\"", None),
             ("cache = \"other\"\n[[step]]\nworker = \"a\"", Some("cache")),
+            ("on_fail = \"near\"\n[[step]]\nworker = \"a\"", Some("on_fail")),
+            ("[[step]]\nworker = \"a\"\non_fail = \"near\"", Some("step.on_fail")),
+            ("cache = \"made\"\non_fail = \"near\"\n[[step]]\nworker = \"a\"", None),
             ("timeout = \"0s\"\n[[step]]\nworker = \"a\"", Some("timeout")),
             ("body_max = \"1GiB\"\n[[step]]\nworker = \"a\"", Some("body_max")),
             ("[[step]]\nworker = \"plain\"", Some("step.worker")),

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
-use crate::http::limits::PIPED_BYTES_MAX;
+use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
 use crate::turnstile::{Name, Turnstiles};
@@ -146,12 +146,16 @@ pub struct Pipes {
     counts: Mutex<BTreeMap<Box<str>, Arc<PipeCounts>>>,
     /// Bytes.
     pub room: Arc<Semaphore>,
+    /// What is made good afterwards.
+    pub repairs: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
 pub struct PipeCounts {
     /// Answers as the pipeline makes them.
     pub exact: AtomicU64,
+    /// As it made them of an earlier content.
+    pub near: AtomicU64,
     /// As the service gave them.
     pub original: AtomicU64,
     /// 502 instead of them.
@@ -164,7 +168,11 @@ pub struct PipeCounts {
 
 impl Default for Pipes {
     fn default() -> Self {
-        Self { counts: Mutex::default(), room: Arc::new(Semaphore::new(PIPED_BYTES_MAX)) }
+        Self {
+            counts: Mutex::default(),
+            room: Arc::new(Semaphore::new(PIPED_BYTES_MAX)),
+            repairs: Arc::new(Semaphore::new(PIPED_REPAIRS_MAX)),
+        }
     }
 }
 

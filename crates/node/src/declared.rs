@@ -10,7 +10,7 @@ use base::NodeId;
 use bytes::Bytes;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
-use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, LEVEL_WORKERS, PipelineSpec, tcp_ports};
+use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, PipelineSpec, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -377,7 +377,10 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
         let (key, level) = spec.get_ref().newer_key()?;
         newer(format!("service.{name}.{key}"), level)
     });
-    let pipelines = parsed.pipeline.keys().filter_map(|name| newer(format!("pipeline.{name}"), LEVEL_WORKERS));
+    let pipelines = parsed.pipeline.iter().filter_map(|(name, spec)| {
+        let (key, level) = spec.get_ref().newer_key();
+        newer(key.map_or(format!("pipeline.{name}"), |key| format!("pipeline.{name}.{key}")), level)
+    });
     let certificates = parsed.certificate.keys();
     let certificates = certificates.filter_map(|name| newer(format!("certificate.{name}"), LEVEL_CERTIFICATES));
     let errors: Vec<String> = namespaces.chain(services).chain(pipelines).chain(certificates).collect();

@@ -438,6 +438,10 @@ fn a_pipeline_comes_changes_and_goes_with_its_file() {
     assert!(lines(&now, "site.toml", none).contains(&"- pipeline page".to_owned()));
     assert!(is_understood("site.toml", PIPED, clones::LEVEL_WORKERS - 1).unwrap_err().contains("pipeline.page: needs"));
     assert_eq!(is_understood("site.toml", PIPED, clones::LEVEL_WORKERS), Ok(()));
+    let near = PIPED.replace("cache = \"made\"", "cache = \"made\"\non_fail = \"near\"");
+    let told = is_understood("site.toml", &near, clones::LEVEL_NEAR - 1).unwrap_err();
+    assert!(told.contains("pipeline.page: needs") || told.contains("pipeline.page.on_fail: needs"), "{told}");
+    assert_eq!(is_understood("site.toml", &near, clones::LEVEL_NEAR), Ok(()));
 }
 
 #[test]

@@ -197,6 +197,12 @@ pub const TOUCH_AFTER_PERCENT: u64 = 25;
 pub const PIPED_BYTES_MAX: usize = 256 << 20;
 /// What a worker makes of one.
 pub const PIPED_ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Answers that are made good after others went out in their place, at a time at this node; when each is tried, and how often.
+pub const PIPED_REPAIRS_MAX: usize = 64;
+pub const PIPED_REPAIR_AFTER: Duration = Duration::from_millis(500);
+pub const PIPED_REPAIR_TRIES: u32 = 5;
+/// What was made last for a URL stands in for what cannot be made for so long.
+pub const PIPED_NEAR_KEPT: Span = Span::secs(24 * 3600);
 /// In less time no worker is asked.
 pub const PIPED_WAIT_MIN: Duration = Duration::from_millis(2);
 

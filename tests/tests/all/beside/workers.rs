@@ -98,8 +98,10 @@ fn a_page_whose_worker_is_killed_in_the_middle_comes_as_original_and_is_made_on_
          env = {{ STARTED = {started:?}, GO = {go:?} }}\nworker = {{ form = \"stream\" }}\n\
          [service.site]\nrun = [\"python3\", \"-m\", \"http.server\", \"--bind\", \"$HOST\", \"$PORT\"]\ndir = {pages:?}\n\
          clones = 1\nhttp = {{ path = \"/\" }}\npipeline = \"page\"\n\
-         partition = [{{ name = \"strict\", path = \"/bad.html\", pipeline = \"strict\" }}]\n\
+         partition = [{{ name = \"strict\", path = \"/bad.html\", pipeline = \"strict\" }}, \
+         {{ name = \"near\", path = \"/near.html\", pipeline = \"near\" }}]\n\
          [pipeline.page]\ncache = \"made\"\n[[pipeline.page.step]]\nworker = \"does\"\ntype = [\"text/*\"]\n\
+         [pipeline.near]\ncache = \"made\"\non_fail = \"near\"\n[[pipeline.near.step]]\nworker = \"does\"\n\
          [pipeline.strict]\non_fail = \"error\"\n[[pipeline.strict.step]]\nworker = \"does\"\n"
     );
     up.apply("site.toml", &text).good();
@@ -144,5 +146,37 @@ fn a_page_whose_worker_is_killed_in_the_middle_comes_as_original_and_is_made_on_
     assert_eq!(is(&asks.join().unwrap()), exact("WAIT ONCE MORE"));
     wait_for("its program has ended with it", Duration::from_secs(5), || {
         if Proc::of(worker).is_none_or(|proc| !proc.is_alive()) { Ok(()) } else { Err("it lives".into()) }
+    });
+
+    // What was made of the page before stands in, and what should be there is made by itself.
+    let (mut round, mut now) = (0, String::new());
+    wait_for("the nearest page comes, though its worker is killed", Duration::from_secs(60), || {
+        round += 1;
+        let before = format!("page {round}");
+        std::fs::write(pages.join("near.html"), &before).unwrap();
+        if is(&get("/near.html")) != exact(&before.to_uppercase()) {
+            return Err(format!("{before} was not made"));
+        }
+        let _ = std::fs::remove_file(&go);
+        std::fs::write(&started, "").unwrap();
+        now = format!("wait, page {round}");
+        std::fs::write(pages.join("near.html"), &now).unwrap();
+        let asks = thread::spawn(move || get("/near.html"));
+        e2e::procs::kill(doing(&started), Signal::KILL);
+        let reply = asks.join().unwrap();
+        assert_eq!(reply.status, 200);
+        std::fs::write(&go, "").unwrap();
+        let said = (is(&reply), reply.header("cache-control").map(str::to_owned));
+        let near = ((200, "near".to_owned(), before.to_uppercase()), Some("max-age=5".to_owned()));
+        // Its cache may not have answered in time.
+        if said == near { Ok(()) } else { Err(format!("{said:?}")) }
+    });
+    wait_for("it is made good without anybody asking", Duration::from_secs(60), || {
+        let jobs = std::fs::read_to_string(&started).map_err(|e| e.to_string())?;
+        if jobs.lines().count() == 2 { Ok(()) } else { Err(format!("{jobs:?}")) }
+    });
+    wait_for("and is there", Duration::from_secs(60), || match is(&get("/near.html")) {
+        reply if reply == exact(&now.to_uppercase()) => Ok(()),
+        other => Err(format!("{other:?}")),
     });
 }

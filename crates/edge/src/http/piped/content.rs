@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::http::cached::says;
 
-/// What a client gets: `exact`, as the pipeline makes it, or `original`.
+/// What a client gets: `exact`, as the pipeline makes it, `near`, as it made it of an earlier content, or `original`.
 pub const ANSWER: HeaderName = HeaderName::from_static("coppice-answer");
 /// What is made instead of it may be there soon.
 const SOON: &str = "max-age=5";
@@ -75,12 +75,32 @@ pub fn of_made(fields: &mut HeaderMap, kind: &str) {
     fields.insert(ANSWER, HeaderValue::from_static("exact"));
 }
 
+/// Whether an answer is the same for whoever asks for its URL: then what was made of it may stand in for what is made of another one.
+pub fn is_for_all(fields: &HeaderMap) -> bool {
+    let names =
+        |name| fields.get_all(name).iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
+    let varies = names(header::VARY).any(|name| !name.trim().eq_ignore_ascii_case("accept-encoding"));
+    let is_own = ["private", "no-store"].iter().any(|word| says(fields, word));
+    !is_own && !varies && !fields.contains_key(header::SET_COOKIE)
+}
+
+/// Of what was made of an earlier content, with what is said of the one of now.
+pub fn of_near(fields: &mut HeaderMap, kind: &str) {
+    of_made(fields, kind);
+    for_a_moment(fields);
+    fields.insert(ANSWER, HeaderValue::from_static("near"));
+}
+
 /// As it came; `soon` it may be as it should.
 pub fn of_original(fields: &mut HeaderMap, soon: bool) {
     fields.insert(ANSWER, HeaderValue::from_static("original"));
-    if !soon {
-        return;
+    if soon {
+        for_a_moment(fields);
     }
+}
+
+/// It is asked for anew soon.
+fn for_a_moment(fields: &mut HeaderMap) {
     // A browser that has these would be told later that nothing has changed.
     for name in [header::ETAG, header::LAST_MODIFIED, header::EXPIRES] {
         fields.remove(name);
@@ -143,6 +163,27 @@ mod tests {
         let mut of = fields(&[("etag", "\"1\""), ("cache-control", "max-age=60")]);
         of_original(&mut of, false);
         assert_eq!((of.len(), &of[ANSWER]), (3, &HeaderValue::from_static("original")), "nothing else is coming");
+    }
+
+    #[test]
+    fn only_what_is_for_everybody_stands_in_and_for_a_moment() {
+        for (with, expect) in [
+            (&[][..], true),
+            (&[("cache-control", "max-age=60"), ("vary", "Accept-Encoding")], true),
+            (&[("cache-control", "private")], false),
+            (&[("cache-control", "no-store")], false),
+            (&[("vary", "accept-encoding, cookie")], false),
+            (&[("set-cookie", "a=b")], false),
+        ] {
+            assert_eq!(is_for_all(&fields(with)), expect, "{with:?}");
+        }
+        let mut of = fields(&[("etag", "\"1\""), ("cache-control", "max-age=60"), ("content-type", "a/b")]);
+        of_near(&mut of, "text/plain");
+        assert_eq!((of.get(header::ETAG), &of[header::CACHE_CONTROL]), (None, &HeaderValue::from_static(SOON)));
+        assert_eq!(
+            (&of[ANSWER], &of[header::CONTENT_TYPE]),
+            (&HeaderValue::from_static("near"), &HeaderValue::from_static("text/plain"))
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What a worker made of a content before, in a namespace of class `cache`: by the worker and its version, parameters,
-//! type and content, so an entry is never wrong, and may be lost at any time.
+//! type and content, so an entry is never wrong, and may be lost at any time. And what a pipeline made last for a URL.
 
 use std::sync::Arc;
 
-use base::Outcome;
+use base::{Outcome, Span};
 use bytes::{BufMut, Bytes, BytesMut};
 use clones::pipeline::Step;
 use node::{Answer, Ask};
@@ -12,7 +12,7 @@ use state::cache::{Act, Mark, Op, Reply};
 
 use super::content::Content;
 use crate::api::Backend;
-use crate::http::limits::{CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_WRITE_BUDGET};
+use crate::http::limits::{CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_WRITE_BUDGET, PIPED_NEAR_KEPT};
 use crate::http::proxy::Edge;
 
 /// Entries of this kind are ours.
@@ -22,12 +22,13 @@ pub struct Made {
     backend: Arc<dyn Backend>,
     namespace: Arc<str>,
     key: Bytes,
+    ttl: Option<Span>,
 }
 
 impl Made {
     pub fn new(edge: &Edge, namespace: &str, step: &Step, version: u64, content: &Content) -> Self {
         let backend = Arc::clone(edge.cached.backend());
-        Self { backend, namespace: namespace.into(), key: key(step, version, content) }
+        Self { backend, namespace: namespace.into(), key: key(step, version, content), ttl: None }
     }
 
     /// What is there, and with what something may be written if nothing is. In what is there none: the content stays as
@@ -42,12 +43,25 @@ impl Made {
         }
     }
 
+    /// What was made last for a URL by this pipeline.
+    pub fn last(edge: &Edge, namespace: &str, pipeline: &str, url: &str) -> Self {
+        let digest = ring::digest::digest(&SHA256, url.as_bytes());
+        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let backend = Arc::clone(edge.cached.backend());
+        Self {
+            backend,
+            namespace: namespace.into(),
+            key: format!("near:{pipeline}:{hex}").into(),
+            ttl: Some(PIPED_NEAR_KEPT),
+        }
+    }
+
     pub async fn write(&self, made: Option<&Content>, mark: Mark) {
         let value = encode(made);
         if value.len() > CACHED_BODY_BYTES_MAX {
             return;
         }
-        let (kind, tags, ttl) = (Bytes::from_static(KIND), Vec::new(), None);
+        let (kind, tags, ttl) = (Bytes::from_static(KIND), Vec::new(), self.ttl);
         let act = Act::Set { value, kind, tags, ttl, only_present: false, mark: Some(mark) };
         let op = Op::new(Arc::clone(&self.namespace), self.key.clone(), act);
         // Else it is made anew.

@@ -1,6 +1,6 @@
 //! Pipelines of a service: its answers pass workers on their way out (TACC 2.3). What comes of them is `exact`; if a
-//! step fails or has no time, the answer goes out as the service gave it, `original`, and is asked for anew soon, or
-//! 502 goes out, as the pipeline says. What no step is for, or is not to be changed, passes as it comes and is not held
+//! step fails or has no time, the answer goes out as the service gave it, `original`, or as it was made of an earlier
+//! content of the same URL, `near`, and is asked for anew soon, and made good meanwhile; or 502 goes out: as the pipeline says. What no step is for, or is not to be changed, passes as it comes and is not held
 //! here.
 //!
 //! - `content.rs`: which answers are taken and how they look afterwards. `made.rs`: what workers made before.
@@ -23,16 +23,16 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::sync::OwnedSemaphorePermit;
+use state::cache::Mark;
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Source;
 use super::errand::{self, Own};
-use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_WAIT_MIN};
+use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_REPAIR_AFTER, PIPED_REPAIR_TRIES, PIPED_WAIT_MIN};
 use super::passed::{DEADLINE, Deadline, PRIORITY};
 use super::proxy::Edge;
 use crate::meter::PipeCounts;
-use content::{ANSWER, Content, is_changeable, of_made, of_original, takes_any};
+use content::{ANSWER, Content, is_changeable, is_for_all, of_made, of_near, of_original, takes_any};
 use made::Made;
 
 const JOB: HeaderName = HeaderName::from_static("coppice-job");
@@ -41,18 +41,46 @@ const JOB_URL: HeaderName = HeaderName::from_static("coppice-url");
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A request whose answer passes a pipeline.
+#[derive(Clone)]
 pub struct Piped {
     pipeline: Arc<RoutePipeline>,
     method: Method,
     url: HeaderValue,
+    /// Host and path, of who shows nothing that is his own.
+    shared: Option<Arc<str>>,
     class: u8,
     until: Instant,
+}
+
+/// What a worker made of a content before.
+enum Found {
+    /// None: the content stays as it is.
+    Here(Option<Content>),
+    /// With where it is to be kept, if it can be.
+    Missing(Option<(Made, Mark)>),
 }
 
 /// Why a step came to nothing: for the log.
 struct Failed {
     step: usize,
-    why: String,
+    why: Why,
+}
+
+struct Why {
+    /// What the worker answered.
+    status: Option<StatusCode>,
+    text: String,
+}
+
+impl Why {
+    fn of(text: impl Into<String>) -> Self {
+        Self { status: None, text: text.into() }
+    }
+
+    /// It is of the content, and will be so again.
+    fn is_of_content(&self) -> bool {
+        self.status == Some(StatusCode::UNPROCESSABLE_ENTITY)
+    }
 }
 
 impl Piped {
@@ -64,12 +92,16 @@ impl Piped {
             parts.headers.remove(name);
         }
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let is_own = [header::COOKIE, header::AUTHORIZATION].iter().any(|name| parts.headers.contains_key(name));
+        let host = parts.uri.authority().map(|host| host.as_str());
+        let host = host.or_else(|| parts.headers.get(header::HOST)?.to_str().ok()).unwrap_or_default();
+        let shared = (!is_own && parts.method == Method::GET).then(|| format!("{host}{path}").into());
         let url = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
-        Self { pipeline, method: parts.method.clone(), url, class, until: deadline.at.into() }
+        Self { shared, pipeline, method: parts.method.clone(), url, class, until: deadline.at.into() }
     }
 
     /// What becomes of the service's answer.
-    pub async fn pass(self, edge: &Edge, answer: (Response<()>, Source)) -> (Response<()>, Source) {
+    pub async fn pass(self, edge: &Arc<Edge>, answer: (Response<()>, Source)) -> (Response<()>, Source) {
         let counts = edge.pipes.of(&self.pipeline.name);
         let (mut response, source) = answer;
         let spec = &self.pipeline.spec;
@@ -97,11 +129,15 @@ impl Piped {
             Ok(body) => body,
             Err(source) => return original(response, source, &counts),
         };
-        match self.carry(edge, &counts, &response, body.clone(), until, room).await {
+        let last = self.last(edge, response.headers());
+        let original = Content { kind: content::kind(response.headers()).to_owned(), body };
+        let made = self.carry(edge, &counts, original.clone(), last.as_ref(), until).await;
+        drop(room);
+        match made {
             Ok(None) => {
                 counts.exact.fetch_add(1, Relaxed);
                 response.headers_mut().insert(ANSWER, HeaderValue::from_static("exact"));
-                (response, Source::Bytes(body))
+                (response, Source::Bytes(original.body))
             }
             Ok(Some(Content { kind, body })) => {
                 counts.exact.fetch_add(1, Relaxed);
@@ -110,34 +146,84 @@ impl Piped {
             }
             Err(Failed { step, why }) => {
                 let worker = &spec.steps[step].worker;
-                tracing::debug!(pipeline = self.pipeline.name, worker, why, "a step of a pipeline has failed");
-                match spec.on_fail(&spec.steps[step]) {
-                    OnFail::Bypass => {
-                        counts.original.fetch_add(1, Relaxed);
-                        of_original(response.headers_mut(), true);
-                        (response, Source::Bytes(body))
-                    }
-                    OnFail::Error => {
-                        counts.failed.fetch_add(1, Relaxed);
-                        failed(worker)
-                    }
+                tracing::debug!(
+                    pipeline = self.pipeline.name,
+                    worker,
+                    why = why.text,
+                    "a step of a pipeline has failed"
+                );
+                let on_fail = spec.on_fail(&spec.steps[step]);
+                if on_fail == OnFail::Error {
+                    counts.failed.fetch_add(1, Relaxed);
+                    return failed(worker);
                 }
+                if !why.is_of_content() {
+                    self.repair(edge, &counts, &original);
+                }
+                let last = last.filter(|_| on_fail == OnFail::Near);
+                let near = match last {
+                    Some(last) => last.read().await.0.flatten(),
+                    None => None,
+                };
+                if let Some(Content { kind, body }) = near {
+                    counts.near.fetch_add(1, Relaxed);
+                    of_near(response.headers_mut(), &kind);
+                    return (response, Source::Bytes(body));
+                }
+                counts.original.fetch_add(1, Relaxed);
+                of_original(response.headers_mut(), true);
+                (response, Source::Bytes(original.body))
             }
         }
     }
 
-    /// None: every step leaves it as it is.
+    /// Where it stands what was made last for this URL, if anybody may see it.
+    fn last(&self, edge: &Edge, fields: &HeaderMap) -> Option<Made> {
+        let spec = &self.pipeline.spec;
+        let is_kept = spec.steps.iter().any(|step| spec.on_fail(step) == OnFail::Near) && is_for_all(fields);
+        let (url, cache) = self.shared.as_ref().filter(|_| is_kept).zip(spec.cache.as_ref())?;
+        Some(Made::last(edge, cache, &self.pipeline.name, url))
+    }
+
+    /// Makes it when there is room, for who asks anew; what was made is kept by its content.
+    fn repair(&self, edge: &Arc<Edge>, counts: &Arc<PipeCounts>, original: &Content) {
+        let Ok(turn) = Arc::clone(&edge.pipes.repairs).try_acquire_owned() else { return };
+        // Unless it is kept nobody would have it.
+        if self.pipeline.spec.cache.is_none() {
+            return;
+        }
+        let room = Arc::clone(&edge.pipes.room).try_acquire_many_owned(original.body.len().max(1) as u32);
+        let Ok(room) = room else { return };
+        let (edge, counts, original) = (Arc::clone(edge), Arc::clone(counts), original.clone());
+        // Whoever waits for something comes first.
+        let piped = Self { class: 0, ..self.clone() };
+        tokio::spawn(async move {
+            for _ in 0..PIPED_REPAIR_TRIES {
+                tokio::time::sleep(PIPED_REPAIR_AFTER).await;
+                let until = Instant::now() + Duration::from(piped.pipeline.spec.timeout);
+                let end = piped.carry(&edge, &counts, original.clone(), None, until).await;
+                // What crashes a worker is tried no third time.
+                let may_be_well = |status| {
+                    matches!(status, None | Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT))
+                };
+                if end.map_or_else(|failed| !may_be_well(failed.why.status), |_| true) {
+                    break;
+                }
+            }
+            drop((turn, room));
+        });
+    }
+
+    /// None: every step leaves it as it is. What a worker had to make is noted as the `last` for its URL.
     async fn carry(
         &self,
         edge: &Edge,
         counts: &PipeCounts,
-        response: &Response<()>,
-        body: Bytes,
+        mut content: Content,
+        last: Option<&Made>,
         until: Instant,
-        _room: OwnedSemaphorePermit,
     ) -> Result<Option<Content>, Failed> {
-        let kind = content::kind(response.headers()).to_owned();
-        let (mut content, mut is_changed) = (Content { kind, body }, false);
+        let (mut is_changed, mut mark) = (false, None);
         for (step, (spec, version)) in self.pipeline.spec.steps.iter().zip(&self.pipeline.versions).enumerate() {
             if !spec.applies(&content.kind, content.body.len() as u64) {
                 continue;
@@ -145,51 +231,60 @@ impl Piped {
             let own = spec.timeout.map(|own| Instant::now() + Duration::from(own));
             let until = own.map_or(until, |own| own.min(until));
             let failed = |why| Failed { step, why };
-            let made = self.step(edge, counts, (spec, *version), &content, until).await.map_err(failed)?;
+            let made = match self.find(edge, counts, (spec, *version), &content).await {
+                Found::Here(made) => made,
+                Found::Missing(place) => {
+                    if let Some(last) = last.filter(|_| mark.is_none()) {
+                        // Before it is made: what is purged meanwhile does not come back.
+                        mark = last.read().await.1;
+                    }
+                    self.make(edge, counts, spec, place, &content, until).await.map_err(failed)?
+                }
+            };
             if let Some(made) = made {
                 (content, is_changed) = (made, true);
             }
         }
+        if let Some((last, mark)) = last.zip(mark).filter(|_| is_changed) {
+            last.write(Some(&content), mark).await;
+        }
         Ok(is_changed.then_some(content))
     }
 
+    async fn find(&self, edge: &Edge, counts: &PipeCounts, (step, version): (&Step, u64), content: &Content) -> Found {
+        let Some(cache) = &self.pipeline.spec.cache else { return Found::Missing(None) };
+        let made = Made::new(edge, cache, step, version, content);
+        match made.read().await {
+            (Some(found), _) => {
+                counts.hits.fetch_add(1, Relaxed);
+                Found::Here(found)
+            }
+            (None, mark) => Found::Missing(mark.map(|mark| (made, mark))),
+        }
+    }
+
     /// None: it leaves the content as it is.
-    async fn step(
+    async fn make(
         &self,
         edge: &Edge,
         counts: &PipeCounts,
-        (step, version): (&Step, u64),
+        step: &Step,
+        place: Option<(Made, Mark)>,
         content: &Content,
         until: Instant,
-    ) -> Result<Option<Content>, String> {
-        let made = self.pipeline.spec.cache.as_ref().map(|cache| Made::new(edge, cache, step, version, content));
-        let mut mark = None;
-        if let Some(made) = &made {
-            let (found, to_write) = made.read().await;
-            if let Some(found) = found {
-                counts.hits.fetch_add(1, Relaxed);
-                return Ok(found);
-            }
-            mark = to_write;
-        }
+    ) -> Result<Option<Content>, Why> {
         counts.jobs.fetch_add(1, Relaxed);
         let done = self.ask(edge, step, content, until).await?;
-        if let Some((made, mark)) = made.zip(mark) {
+        if let Some((made, mark)) = place {
             made.write(done.as_ref(), mark).await;
         }
         Ok(done)
     }
 
-    async fn ask(
-        &self,
-        edge: &Edge,
-        step: &Step,
-        content: &Content,
-        until: Instant,
-    ) -> Result<Option<Content>, String> {
+    async fn ask(&self, edge: &Edge, step: &Step, content: &Content, until: Instant) -> Result<Option<Content>, Why> {
         let left = until.saturating_duration_since(Instant::now());
         if left < PIPED_WAIT_MIN {
-            return Err("no time was left".into());
+            return Err(Why::of("no time was left"));
         }
         let mut headers = HeaderMap::new();
         if let Ok(kind) = HeaderValue::from_str(&content.kind) {
@@ -210,8 +305,8 @@ impl Piped {
         let asked = timeout_at(until, errand::ask_whole(&edge.pool, own)).await;
         let (head, body) = match asked {
             Ok(Ok(answer)) => answer,
-            Ok(Err(refusal)) => return Err(format!("{refusal:?}")),
-            Err(_) => return Err("it took too long".into()),
+            Ok(Err(refusal)) => return Err(Why::of(format!("{refusal:?}"))),
+            Err(_) => return Err(Why::of("it took too long")),
         };
         match head.status() {
             StatusCode::OK => {
@@ -221,7 +316,7 @@ impl Piped {
             StatusCode::NO_CONTENT => Ok(None),
             status => {
                 let end = head.headers().get(JOB).and_then(|end| end.to_str().ok()).unwrap_or_default();
-                Err(format!("{status} {end}"))
+                Err(Why { status: Some(status), text: format!("{status} {end}") })
             }
         }
     }
