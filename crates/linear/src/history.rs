@@ -17,6 +17,8 @@ pub struct Change {
     /// Of all keys: empty.
     pub key: Bytes,
     pub what: What,
+    /// The function that made it; empty where time did.
+    pub by: &'static str,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -132,14 +134,14 @@ mod tests {
         let mut history = History::default();
         let text = |len: usize| What::put(&Value::Text(Bytes::from(vec![0; len])));
         for version in 1..=10 {
-            history.note(Change { version, key: "k".into(), what: text(HISTORY_VALUE_BYTES_MAX) });
+            history.note(Change { version, key: "k".into(), what: text(HISTORY_VALUE_BYTES_MAX), by: "put" });
         }
         let versions =
             |history: &History, after| history.after(after).map(|all| all.map(|c| c.version).collect::<Vec<_>>());
         assert_eq!(versions(&history, 7), Some(vec![8, 9, 10]));
         assert_eq!(versions(&history, 10), Some(vec![]));
         for version in 11..=1_000 {
-            history.note(Change { version, key: "k".into(), what: text(HISTORY_VALUE_BYTES_MAX) });
+            history.note(Change { version, key: "k".into(), what: text(HISTORY_VALUE_BYTES_MAX), by: "put" });
         }
         assert!(history.bytes <= HISTORY_BYTES_MAX && history.since() > 10);
         assert_eq!(versions(&history, history.since() - 1), None);

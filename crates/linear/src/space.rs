@@ -75,6 +75,8 @@ pub struct Space {
     age: u64,
     /// Of the last changes; not a part of the state either.
     history: History,
+    /// The function that runs, for the history; empty while keys end.
+    doing: &'static str,
     /// Nor is what the program understands that holds it.
     program: Program,
 }
@@ -182,7 +184,12 @@ impl Space {
     }
 
     fn note(&mut self, key: &Bytes, what: What) {
-        self.history.note(Change { version: self.revision, key: key.clone(), what });
+        self.history.note(Change { version: self.revision, key: key.clone(), what, by: self.doing });
+    }
+
+    /// The function that runs does what this one does, for the history: one that does several things in turn.
+    pub fn does(&mut self, function: &'static str) {
+        self.doing = function;
     }
 
     /// The next change has a version above this one.
@@ -358,6 +365,7 @@ impl Space {
 
     /// Removes keys whose time has come. A bounded number: to readers the others are absent already.
     fn expire(&mut self) {
+        self.doing = "";
         for _ in 0..EXPIRED_AT_ONCE {
             match self.ends.first() {
                 Some((end, key)) if *end <= self.clock => {
@@ -511,6 +519,7 @@ impl Space {
         // Of some functions the arguments do not say what comes of them: so much over all, and one value more.
         let most = bounds.bytes.map(|most| most.saturating_add(VALUE_BYTES_MAX as u64));
         let is_over = most.is_some_and(|most| self.bytes as u64 >= most);
+        self.doing = function.map_or("", |function| function.name);
         match function.map(|function| function.run) {
             _ if too_large => Err(Wrong::TooLarge),
             _ if is_over && function.is_some_and(functions::Function::grows) => Err(Wrong::BytesMax),

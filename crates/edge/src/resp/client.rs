@@ -17,6 +17,7 @@ use state::Class;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
 
+use super::changes::tracking::Tracks;
 use super::commands::linear::Then;
 use super::encode::{Protocol, Reply};
 use super::limits::MULTI_BYTES_MAX;
@@ -51,6 +52,8 @@ pub struct Client {
     pub watched: Watched,
     /// What it listens to, in its namespace.
     pub hears: Option<Hears>,
+    /// It keeps values, and is told when they change (CLIENT TRACKING).
+    pub tracks: Option<Tracks>,
     /// Which of its commands are answered (CLIENT REPLY).
     pub replies: Replies,
 }
@@ -210,13 +213,14 @@ impl Client {
             class: USUAL_CLASS,
             watched: Watched::default(),
             hears: None,
+            tracks: None,
             replies: Replies::All,
         }
     }
 
     /// It is as at its beginning, a stranger.
     pub fn reset(&mut self) {
-        (self.known, self.place, self.hears) = (None, None, None);
+        (self.known, self.place, self.hears, self.tracks) = (None, None, None, None);
         (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);
         self.watched = Watched::default();
         self.protocol = Protocol::default();
@@ -252,7 +256,7 @@ impl Client {
         known.seen = Arc::clone(&view.tokens);
         let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()));
         if !same {
-            (self.known, self.place, self.hears) = (None, None, None);
+            (self.known, self.place, self.hears, self.tracks) = (None, None, None, None);
         }
     }
 
@@ -274,7 +278,7 @@ impl Client {
                     seen: Arc::clone(&view.tokens),
                 });
                 if self.hears.as_ref().is_some_and(|hears| hears.namespace() != namespace) {
-                    self.hears = None;
+                    (self.hears, self.tracks) = (None, None);
                 }
                 self.wrong_passwords = 0;
                 (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);

@@ -204,6 +204,11 @@ impl Clients {
         }
     }
 
+    /// Is there a connection of this number in this namespace?
+    pub fn is_there(&self, id: u64, namespace: &str) -> bool {
+        self.all.borrow().get(&id).is_some_and(|shown| shown.said.borrow().namespace.as_deref() == Some(namespace))
+    }
+
     /// Is this connection among those that these words want?
     pub fn is_among(&self, id: u64, words: &[Bytes]) -> bool {
         let shown = self.all.borrow().get(&id).cloned();

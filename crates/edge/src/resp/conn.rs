@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
+use super::changes::tracking::Reading;
 use super::client::Client;
 use super::clients::{Seat, Unblock};
 use super::commands::linear::Then;
@@ -173,6 +174,8 @@ struct Slot {
     listens: bool,
     /// Nobody wants its answer.
     silent: bool,
+    /// What it reads, of which its client will be told when that changes.
+    reading: Option<Reading>,
     /// What it is called.
     name: &'static str,
 }
@@ -327,6 +330,9 @@ impl Conn {
             // The time that a client chose to wait is not ours.
             let reply = if slot.silent { Reply::Several(Vec::new()) } else { reply };
             self.tell(slot.name, reply, slot.protocol, if waited { Instant::now() } else { slot.began });
+            if let Some(reading) = slot.reading {
+                reading.ends();
+            }
         }
         self.seat.shown.is_blocked(self.waits_long());
         self.busy.set(!self.slots.is_empty());
@@ -460,6 +466,7 @@ impl Conn {
             any = true;
             let was_known = self.client.known.is_some();
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
+            let reading = self.client.tracks.as_ref().and_then(|tracks| tracks.begins(&command, spec, in_multi));
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
             let act = if in_multi { commands::linear::queue(&mut self.client, &command, spec, act) } else { act };
@@ -493,9 +500,16 @@ impl Conn {
                 cx.waker().wake_by_ref();
             }
             self.seat.shown.follow(&self.client, spec.name);
+            let before = self.slots.len();
             self.put(spec.name, work, touches, command.bytes());
-            if let Some(last) = self.slots.back_mut().filter(|_| spec.does == Does::Listen) {
-                last.listens = true;
+            let is_answered = self.slots.len() == before;
+            match (self.slots.back_mut(), reading) {
+                (_, Some(reading)) if is_answered => reading.ends(),
+                (Some(last), reading) if !is_answered => {
+                    last.listens = spec.does == Does::Listen;
+                    last.reading = reading;
+                }
+                _ => (),
             }
             if let Some(last) = self.slots.back_mut() {
                 last.work.go_on(cx);
@@ -534,7 +548,18 @@ impl Conn {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.held_bytes += bytes;
-                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false, silent, name });
+                self.slots.push_back(Slot {
+                    work,
+                    protocol,
+                    began,
+                    keys,
+                    bytes,
+                    alone,
+                    listens: false,
+                    silent,
+                    reading: None,
+                    name,
+                });
                 self.busy.set(true);
             }
         }

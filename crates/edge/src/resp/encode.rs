@@ -47,6 +47,8 @@ pub enum Reply {
     Push(Vec<Reply>),
     /// The same, encoded but for its first byte.
     Told(Bytes),
+    /// Keys that have changed, as a list that is encoded already; none: all. A message on a channel in RESP2.
+    Stale(Option<Bytes>),
     /// One behind the other: what one command answers in several replies.
     Several(Vec<Reply>),
 }
@@ -73,7 +75,8 @@ impl Reply {
     /// About how many bytes of memory it holds.
     pub fn bytes(&self) -> usize {
         let inside = match self {
-            Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList => 0,
+            Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList | Self::Stale(None) => 0,
+            Self::Stale(Some(keys)) => keys.len(),
             Self::Error(text) | Self::Text(text) => text.len(),
             Self::Bulk(value) | Self::Double(value) | Self::Told(value) | Self::Made(value) => value.len(),
             Self::List(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
@@ -86,6 +89,10 @@ impl Reply {
         size_of::<Self>() + inside
     }
 }
+
+/// What a client that keeps values is told before the keys.
+const STALE: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
+const STALE_MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
 
 /// Appends a bulk string.
 pub fn bulk(into: &mut Vec<u8>, value: &[u8]) {
@@ -148,6 +155,14 @@ impl Out {
             Reply::Told(told) => {
                 self.put(&[Self::of_push(protocol)]);
                 self.share(told);
+            }
+            Reply::Stale(keys) => {
+                let resp3 = protocol == Protocol::Resp3;
+                self.put(if resp3 { STALE } else { STALE_MESSAGE });
+                match keys {
+                    Some(keys) => self.share(keys),
+                    None => self.push(Reply::NilList, protocol),
+                }
             }
             Reply::Several(replies) => replies.into_iter().for_each(|reply| self.push(reply, protocol)),
             Reply::Text(text) if protocol == Protocol::Resp3 => {
@@ -364,6 +379,10 @@ mod tests {
         let push = || vec![Reply::word("a"), Reply::Int(1)];
         check(Reply::Push(push()), "*2\r\n$1\r\na\r\n:1\r\n", ">2\r\n$1\r\na\r\n:1\r\n");
         check(Reply::Told("1\r\n:2\r\n".into()), "*1\r\n:2\r\n", ">1\r\n:2\r\n");
+        let message = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
+        let stale = ">2\r\n$10\r\ninvalidate\r\n";
+        check(Reply::Stale(Some("*0\r\n".into())), &format!("{message}*0\r\n"), &format!("{stale}*0\r\n"));
+        check(Reply::Stale(None), &format!("{message}*-1\r\n"), &format!("{stale}_\r\n"));
         check(Reply::Several(push()), "$1\r\na\r\n:1\r\n", "$1\r\na\r\n:1\r\n");
         check(Reply::word(""), "$0\r\n\r\n", "$0\r\n\r\n");
         check(Reply::Double("-1.5".into()), "$4\r\n-1.5\r\n", ",-1.5\r\n");

@@ -208,8 +208,13 @@ impl Gate {
 
     /// Asks at once what is no operation on values: it takes the node little, and no place here.
     pub fn ask_aside(&self, ask: Ask) -> oneshot::Receiver<Answer> {
+        self.ask_for(ask, OP_BUDGET)
+    }
+
+    /// The same, of what may take so long.
+    pub fn ask_for(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer> {
         let (answer, waiting) = oneshot::channel();
-        self.backend.ask(ask, OP_BUDGET, answer);
+        self.backend.ask(ask, budget, answer);
         waiting
     }
 

@@ -13,7 +13,8 @@
 //! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `clients.rs`: connections as others of their namespace see them; `doors.rs`: what one door asks of those of all nodes.
-//! - `subscribers.rs`: who listens to channels, and what waits for whom.
+//! - `subscribers.rs`: who listens to channels, and what waits for whom. `changes/`: which keys change, for who listens to
+//!   that or keeps values of its own.
 //! - `scripts/`: Lua scripts, run beside the node.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
@@ -37,6 +38,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{Functions, Meter};
 
+mod changes;
 pub mod client;
 mod clients;
 mod commands;
@@ -55,6 +57,7 @@ mod stream;
 mod subscribers;
 mod unread;
 
+use changes::Changes;
 pub use client::same_secret;
 use clients::Clients;
 use commands::linear::block::Blocked;
@@ -105,6 +108,8 @@ pub struct Node {
     unread: RefCell<unread::Kept>,
     /// Who listens to channels.
     subscribers: Rc<Subscribers>,
+    /// Which keys change, as far as somebody wants to know.
+    changes: Rc<Changes>,
     /// Their connections, and those at other doors.
     clients: Rc<Clients>,
     doors: Rc<Doors>,
@@ -126,6 +131,7 @@ impl Node {
         let subscribers = Subscribers::new(Rc::clone(&gate), Arc::clone(&meter));
         let clients = Rc::<Clients>::default();
         Self {
+            changes: Changes::new(Rc::clone(&gate), Rc::clone(&subscribers)),
             doors: Doors::new(Rc::clone(&clients), Rc::clone(&subscribers), &run_id),
             clients,
             subscribers,

@@ -14,6 +14,7 @@ use channels::{Kind, Message, Op, Reply as Got};
 use node::{Answer, Ask};
 use tokio::sync::oneshot;
 
+use super::changes::{self, Wants};
 use super::doors;
 use super::encode::{Protocol, Reply, bulk};
 use super::gate::Gate;
@@ -47,7 +48,7 @@ struct Space([HashMap<Bytes, BTreeMap<u64, Rc<Listener>>>; 3]);
 /// One connection that listens.
 pub struct Listener {
     id: u64,
-    namespace: Arc<str>,
+    pub namespace: Arc<str>,
     names: [RefCell<BTreeSet<Bytes>>; 3],
     waiting: RefCell<VecDeque<Reply>>,
     bytes: Cell<usize>,
@@ -58,6 +59,8 @@ pub struct Listener {
 /// A connection's part in it: when it goes, nothing is listened to for it any more.
 pub struct Hears {
     pub listener: Rc<Listener>,
+    /// It listens to what changes in its namespace.
+    pub events: Option<Wants>,
     all: Rc<Subscribers>,
 }
 
@@ -94,7 +97,7 @@ impl Subscribers {
         });
         self.all.borrow_mut().insert(id, Rc::clone(&listener));
         self.start();
-        Hears { listener, all: Rc::clone(self) }
+        Hears { listener, events: None, all: Rc::clone(self) }
     }
 
     fn start(self: &Rc<Self>) {
@@ -208,17 +211,23 @@ impl Subscribers {
         }
         let count = given.len() as u64;
         for (listener, told) in given {
-            self.put(&listener, told);
+            self.put(&listener, Reply::Told(told));
         }
         count
     }
 
-    fn put(&self, listener: &Listener, told: Bytes) {
+    /// The connection of this number, if it listens.
+    pub fn listener(&self, id: u64) -> Option<Rc<Listener>> {
+        self.all.borrow().get(&id).cloned()
+    }
+
+    /// To this one, behind all that waits for it.
+    pub fn put(&self, listener: &Listener, told: Reply) {
         if listener.closed.get() {
             return;
         }
-        let bytes = cost(&told);
-        listener.waiting.borrow_mut().push_back(Reply::Told(told));
+        let bytes = held(&told);
+        listener.waiting.borrow_mut().push_back(told);
         self.count(listener, listener.bytes.get() + bytes);
         listener.wake();
         if listener.bytes.get() > HEARD_BYTES_MAX {
@@ -257,6 +266,11 @@ fn cost(bytes: &Bytes) -> usize {
     bytes.len() + 64
 }
 
+/// The same of what waits.
+fn held(told: &Reply) -> usize {
+    told.bytes() + 64
+}
+
 /// A push without its first byte, which is another one in each dialect: encoded once for all.
 fn told(parts: &[&[u8]]) -> Bytes {
     let mut bytes = format!("{}\r\n", parts.len()).into_bytes();
@@ -269,6 +283,17 @@ impl Listener {
     pub fn count(&self, kind: Kind) -> i64 {
         let of = |kind: Kind| self.names[kind as usize].borrow().len();
         (if kind == Kind::Shard { of(kind) } else { of(Kind::Channel) + of(Kind::Pattern) }) as i64
+    }
+
+    /// Does it listen to this one?
+    pub fn hears(&self, kind: Kind, name: &[u8]) -> bool {
+        self.names[kind as usize].borrow().contains(name)
+    }
+
+    /// Does it listen to channels of what changes?
+    pub fn is_of_events(&self) -> bool {
+        let of = |kind: Kind| self.names[kind as usize].borrow().iter().any(|name| changes::is_of_events(name));
+        of(Kind::Channel) || of(Kind::Pattern)
     }
 
     pub fn names(&self, kind: Kind) -> Vec<Bytes> {
@@ -311,9 +336,7 @@ impl Hears {
 
     pub fn next(&self) -> Option<Reply> {
         let next = self.listener.waiting.borrow_mut().pop_front()?;
-        if let Reply::Told(told) = &next {
-            self.all.count(&self.listener, self.listener.bytes.get() - cost(told));
-        }
+        self.all.count(&self.listener, self.listener.bytes.get() - held(&next));
         Some(next)
     }
 }

@@ -227,7 +227,10 @@ impl End {
     /// What the key holds ends so, if it holds anything.
     fn set(self, space: &mut Space, key: &Bytes) {
         match self {
-            Self::Never => space.set_end(key, 0),
+            Self::Never => {
+                space.does("persist");
+                space.set_end(key, 0);
+            }
             Self::At(end) => space.set_end(key, end),
             Self::Passed => drop(space.remove(key)),
         }

@@ -209,7 +209,9 @@ fn move_item(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
     if key != to && space.get(to).map_or(0, |entry| entry.size) + item.len() + ITEM_BYTES > VALUE_BYTES_MAX {
         return Err(Wrong::TooLarge);
     }
+    space.does(if &from_end[..] == b"left" { "list.pop-left" } else { "list.pop-right" });
     pop(space, key, &[], take)?;
+    space.does(if &to_end[..] == b"left" { "list.push-left" } else { "list.push-right" });
     push(space, to, std::slice::from_ref(&item), put)?;
     Ok(Reply::Bytes(item))
 }

@@ -87,8 +87,10 @@ pub const ALL: &[Function] = &[
             if key != to {
                 // One that is there already changes nothing there.
                 if !is_there {
+                    space.does("set.add");
                     add(space, to, std::slice::from_ref(member))?;
                 }
+                space.does("set.remove");
                 remove(space, key, std::slice::from_ref(member))?;
             }
             Ok(Reply::Int(1))

@@ -7,10 +7,12 @@ use ::channels::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use ::channels::{Kind, MEMBERS, Message, Op, Reply as Got};
 use base::{Outcome, glob};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use node::Answer;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::resp::changes;
 use crate::resp::client::Queued;
 use crate::resp::encode::Protocol;
 use crate::resp::subscribers::Subscribers;
@@ -178,16 +180,35 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     if new.is_empty() {
         return Act::Now(replies);
     }
+    let is_of_events = kind != Kind::Shard && new.iter().any(|name| changes::is_of_events(name));
+    let begun = match is_of_events.then(|| wants_events(call)).transpose() {
+        Ok(begun) => begun,
+        Err(why) => {
+            all.remove(&listener, kind, &new);
+            return Act::Now(Reply::Error(format!("ERR {why}")));
+        }
+    };
     let waiting = all.ask(Op::Subscribe { namespace: space.to_string(), kind, names: new.clone() });
     Call::later(async move {
-        match outcome(waiting).await {
-            Ok(_) => replies,
-            Err(error) => {
+        let begun = if let Some(begun) = begun { begun.await } else { Ok(()) };
+        match (outcome(waiting).await, begun) {
+            (Ok(_), Ok(())) => replies,
+            (Err(error), _) | (Ok(_), Err(error)) => {
                 all.remove(&listener, kind, &new);
                 error
             }
         }
     })
+}
+
+/// From now on what changes in the namespace is told on its channels; what it gives ends when that has begun.
+fn wants_events(call: &mut Call<'_>) -> Result<LocalBoxFuture<'static, Result<(), Reply>>, String> {
+    let (namespace, class) = (call.space().name, call.client.class());
+    let hears = call.client.hears.as_mut().expect("who listens hears");
+    if hears.events.is_none() {
+        hears.events = Some(call.node.changes.want(&namespace, class, true)?);
+    }
+    Ok(hears.events.as_ref().expect("it was just made").begun().boxed_local())
 }
 
 fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
@@ -199,23 +220,26 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
         Err(refused) => return Act::Now(refused),
     };
     let said = |name: Reply, count| Reply::Push(vec![Reply::word(word), name, Reply::Int(count)]);
-    let Some(hears) = &call.client.hears else {
+    let Some(hears) = &mut call.client.hears else {
         let none = || said(Reply::Nil, 0);
         let replies = names.iter().map(|name| said(Reply::Bulk(name.clone()), 0)).collect();
         return Act::Now(Reply::Several(if names.is_empty() { vec![none()] } else { replies }));
     };
     // What came before is told before.
     let mut replies: Vec<Reply> = std::iter::from_fn(|| hears.next()).collect();
-    let listener = &hears.listener;
+    let listener = Rc::clone(&hears.listener);
     let names = if names.is_empty() { listener.names(kind) } else { names };
     let all = &call.node.subscribers;
     let mut gone = Vec::new();
     for name in &names {
-        gone.extend(all.remove(listener, kind, std::slice::from_ref(name)));
+        gone.extend(all.remove(&listener, kind, std::slice::from_ref(name)));
         replies.push(said(Reply::Bulk(name.clone()), listener.count(kind)));
     }
     if names.is_empty() {
         replies.push(said(Reply::Nil, listener.count(kind)));
+    }
+    if !listener.is_of_events() {
+        hears.events = None;
     }
     if !gone.is_empty() {
         drop(all.ask(Op::Unsubscribe { namespace: hears.namespace().to_owned(), kind, names: gone }));

@@ -16,15 +16,18 @@ pub static CLIENT: Spec = Spec {
     does: Does::Ask,
     syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | LIST [TYPE type] [ID id ...] | \
              KILL addr | KILL [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER namespace] [SKIPME yes|no] [MAXAGE seconds] | PAUSE ms [WRITE|ALL] | \
-             UNPAUSE | UNBLOCK id [TIMEOUT|ERROR] | REPLY ON|OFF|SKIP | GETREDIR | TRACKING OFF",
+             UNPAUSE | UNBLOCK id [TIMEOUT|ERROR] | REPLY ON|OFF|SKIP | GETREDIR | TRACKINGINFO | CACHING YES|NO | \
+             TRACKING ON|OFF [REDIRECT id] [BCAST] [PREFIX prefix ...] [OPTIN] [OPTOUT] [NOLOOP]",
     summary: "names this connection, and tells about those of its namespace",
     note: "LIST, KILL, PAUSE, UNPAUSE and UNBLOCK are about the namespace's connections at all nodes; a node that does not answer in 1 s is \
-           left out. What means nothing here is 0 or -1. PAUSE never holds up CLIENT itself",
+           left out. What means nothing here is 0 or -1. PAUSE never holds up CLIENT itself. \
+           TRACKING is of classes linear and soft, in RESP3 or with REDIRECT to a connection of the same node; what scripts read is not \
+           followed; with NOLOOP a client is told of its own changes all the same",
     run,
 };
 
-const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, LIST, KILL, PAUSE, UNPAUSE, UNBLOCK, NO-EVICT, NO-TOUCH, REPLY, GETREDIR, \
-                       TRACKING OFF";
+const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, LIST, KILL, PAUSE, UNPAUSE, UNBLOCK, NO-EVICT, NO-TOUCH, REPLY, TRACKING, \
+                       CACHING, GETREDIR, TRACKINGINFO";
 
 fn run(call: &mut Call<'_>) -> Act {
     let command = call.command;
@@ -76,14 +79,13 @@ fn run(call: &mut Call<'_>) -> Act {
             call.client.replies = replies;
             Reply::OK
         }
-        // Keys are not followed for clients.
-        (b"GETREDIR", 2) => Reply::Int(-1),
-        (b"TRACKING", 3) if is(command.arg(2), "OFF") => Reply::OK,
-        (b"TRACKING", _) => {
-            Reply::error("ERR CLIENT TRACKING is not offered: nobody tells clients of changes by this protocol")
-        }
+        (b"GETREDIR", 2) => tracking::redirect(call),
+        (b"TRACKINGINFO", 2) => tracking::info(call),
+        (b"CACHING", 3) => tracking::caching(call),
+        (b"TRACKING", 3..) => return tracking::tracking(call),
         (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _)
-        | (b"KILL" | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK" | b"REPLY" | b"GETREDIR", _) => {
+        | (b"KILL" | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK" | b"REPLY" | b"GETREDIR", _)
+        | (b"TRACKING" | b"TRACKINGINFO" | b"CACHING", _) => {
             let sub = String::from_utf8_lossy(&sub).to_lowercase();
             Reply::Error(format!("ERR wrong number of arguments for 'client|{sub}' command"))
         }

@@ -78,10 +78,15 @@ fn truth(call: &Call<'_>, view: &node::View) -> True {
     let gauge = |name: &str| gauges.get(name).copied().unwrap_or(0).to_string();
     let total = |name: &str| totals.get(name).copied().unwrap_or(0).to_string();
     let [user, sys] = cpu_seconds();
+    let (followed, keys, prefixes) = call.node.changes.tracking.counts();
     truth.extend([
         ("connected_clients", call.node.meter.resp.connections().to_string()),
         ("maxclients", crate::resp::limits::CONNECTIONS_MAX.to_string()),
         ("blocked_clients", call.node.blocked.count().to_string()),
+        ("tracking_clients", followed.to_string()),
+        ("tracking_total_keys", keys.to_string()),
+        ("tracking_total_items", keys.to_string()),
+        ("tracking_total_prefixes", prefixes.to_string()),
         ("mem_clients_normal", gauge("resp.unread_bytes")),
         ("aof_enabled", u8::from(call.client.is_linear()).to_string()),
         ("total_connections_received", call.node.last_id.get().to_string()),

@@ -26,6 +26,7 @@ pub mod channels;
 mod client;
 mod command;
 pub mod compare;
+mod config;
 mod connection;
 mod hash;
 mod info;
@@ -40,6 +41,7 @@ mod refused;
 mod rename;
 mod scan;
 pub mod soft;
+mod tracking;
 mod write;
 
 pub use info::redis_version;

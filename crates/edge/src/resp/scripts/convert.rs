@@ -63,7 +63,8 @@ pub fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Value> {
         Reply::Simple(word) => field("ok", text(word.as_bytes())?),
         Reply::Error(why) => field("err", text(why.as_bytes())?),
         Reply::Int(n) => Ok(Value::Number(n as f64)),
-        Reply::Bulk(bytes) | Reply::Made(bytes) | Reply::Told(bytes) => text(&bytes),
+        Reply::Bulk(bytes) | Reply::Made(bytes) | Reply::Told(bytes) | Reply::Stale(Some(bytes)) => text(&bytes),
+        Reply::Stale(None) => Ok(Value::Nil),
         Reply::Text(said) if three => {
             let table = lua.create_table()?;
             table.raw_set("format", "txt")?;

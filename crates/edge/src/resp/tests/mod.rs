@@ -18,6 +18,7 @@ use super::*;
 mod beside;
 mod blocked;
 mod cache_commands;
+mod changes;
 mod channels;
 mod commands;
 mod conduct;

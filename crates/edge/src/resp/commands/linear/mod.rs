@@ -50,6 +50,7 @@ pub static ALL: &[&[Spec]] = &[
     whole::ALL,
     block::ALL,
     probe::ALL,
+    config::ALL,
     once::ALL,
     script::ALL,
     library::ALL,

@@ -35,18 +35,6 @@ pub const ALL: &[Spec] = &[
         Act::Now(Reply::OK)
     }),
     noted(
-        spec(
-            "CONFIG",
-            -2,
-            Keys::None,
-            Does::Ask,
-            "GET pattern [pattern ...]",
-            "settings that clients look for",
-            config,
-        ),
-        "read only: the cluster is configured by `coppice apply`",
-    ),
-    noted(
         spec("CLUSTER", -2, Keys::None, Does::Ask, "INFO", "says that this is not Redis Cluster", |call| {
             match (&call.command.arg(1).to_ascii_uppercase()[..], call.command.len()) {
                 (b"INFO", 2) => Act::Now(Reply::Text(CLUSTER_INFO.into())),
@@ -124,36 +112,6 @@ pub const ALL: &[Spec] = &[
 
 const CLUSTER_INFO: &str = "cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\n\
     cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:0\r\n";
-
-/// Settings of Redis that mean something here, as they are here.
-const SETTINGS: &[(&str, &str)] = &[
-    ("appendfsync", "always"),
-    ("appendonly", "yes"),
-    ("cluster-enabled", "no"),
-    ("databases", "1"),
-    ("maxmemory", "0"),
-    ("maxmemory-policy", "noeviction"),
-    ("notify-keyspace-events", ""),
-    ("proto-max-bulk-len", "16777216"),
-    ("save", ""),
-    ("tcp-keepalive", "300"),
-    ("timeout", "0"),
-];
-
-fn config(call: &mut Call<'_>) -> Act {
-    let command = call.command;
-    if !is(command.arg(1), "GET") || command.len() < 3 {
-        return Act::Now(Reply::error("ERR only CONFIG GET is offered: the cluster is configured by `coppice apply`"));
-    }
-    if (2..command.len()).any(|i| command.arg(i).len() > crate::resp::limits::PATTERN_BYTES_MAX) {
-        return syntax_error();
-    }
-    let wanted = |name: &str| {
-        (2..command.len()).any(|i| base::glob::fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()))
-    };
-    let found = SETTINGS.iter().filter(|(name, _)| wanted(name));
-    Act::Now(Reply::Map(found.map(|(name, value)| (Reply::word(name), Reply::word(value))).collect()))
-}
 
 fn object(call: &mut Call<'_>) -> Act {
     let sub = call.command.arg(1).to_ascii_uppercase();

@@ -18,7 +18,7 @@ mod set;
 mod text;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, set::ALL, list::ALL, ranking::ALL];
+pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, set::ALL, list::ALL, ranking::ALL, config::ALL];
 
 /// Makes the reply of a command.
 pub type Then = fn(Got) -> Reply;
@@ -84,7 +84,7 @@ pub static INSTEAD: refused::Table = &[
     (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], "no code runs beside these values: class linear applies functions"),
     (
-        &["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
+        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
         "the cluster is configured by `coppice apply`, and looks after itself",
     ),
     refused::OF_NODES,
