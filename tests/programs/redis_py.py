@@ -35,7 +35,7 @@ for protocol in (2, 3):
     assert str(info["id"]) in [client["id"] for client in first.client_list()]
     assert first.set(key, "1") and first.info("keyspace")["db0"]["keys"] >= 1
     server = first.info()
-    assert server["arch_bits"] == 64 and server["used_memory"] > 1 << 20 and server["redis_version"] == "7.2.0"
+    assert server["arch_bits"] == 64 and server["used_memory"] > 1 << 20 and server["redis_version"] == "7.4.0"
     try:
         first.lpush(key, "x")
         raise SystemExit("LPUSH should be refused")

@@ -67,6 +67,7 @@ pub use heat::HotKey;
 pub use machine::{Input, Linear, Output, declared};
 pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
 pub use place::Placed;
+pub use space::Space;
 pub use spec::{Durability, Shards, Spec};
 pub use uuid::Uuid;
 

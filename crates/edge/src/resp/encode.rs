@@ -72,6 +72,16 @@ impl Reply {
         matches!(self, Self::Error(_))
     }
 
+    /// What of it comes to a client that wants no replies: what is no reply in RESP3, as that it listens now.
+    pub fn unasked(self, protocol: Protocol) -> Self {
+        match self {
+            Self::Several(replies) if protocol == Protocol::Resp3 => {
+                Self::Several(replies.into_iter().filter(|reply| matches!(reply, Self::Push(_))).collect())
+            }
+            _ => Self::Several(Vec::new()),
+        }
+    }
+
     /// About how many bytes of memory it holds.
     pub fn bytes(&self) -> usize {
         let inside = match self {

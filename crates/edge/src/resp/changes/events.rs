@@ -112,6 +112,7 @@ mod tests {
             "script.",
             "ledger.",
             "lease.",
+            "versions.above",
             "sql.",
             "list.move",
             "set.move",

@@ -156,7 +156,8 @@ fn hello(call: &mut Call<'_>) -> Act {
         call.client.name = name;
     }
     Act::Now(Reply::Map(vec![
-        (Reply::word("server"), Reply::word("coppice")),
+        // Clients ask for this word before they offer all that they can; INFO says what this is.
+        (Reply::word("server"), Reply::word("redis")),
         (Reply::word("version"), Reply::word(super::info::REDIS_VERSION)),
         (Reply::word("proto"), Reply::Int(if protocol == Protocol::Resp3 { 3 } else { 2 })),
         (Reply::word("id"), Reply::Int(call.client.id as i64)),

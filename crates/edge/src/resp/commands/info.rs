@@ -24,8 +24,8 @@ pub static INFO: Spec = Spec {
 };
 
 /// The Redis version whose commands those offered here follow. Clients choose by it.
-pub const REDIS_VERSION: &str = "7.2.0";
-const REDIS_VERSION_NUM: u32 = 0x0007_0200;
+pub const REDIS_VERSION: &str = "7.4.0";
+const REDIS_VERSION_NUM: u32 = 0x0007_0400;
 
 /// As scripts see it: as text, and with a byte for each part.
 pub fn redis_version() -> (&'static str, u32) {

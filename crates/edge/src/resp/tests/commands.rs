@@ -141,7 +141,7 @@ fn wrong_commands_are_told_what_is_wrong() {
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class session: COMMAND DOCS and docs/resp.md list what is\r\n"),
         (
             "CLIENT CACHING x",
-            "-ERR 'CLIENT CACHING' is not offered by class session: offered are SETINFO, SETNAME, GETNAME, ID, INFO, LIST, KILL, PAUSE, UNPAUSE, UNBLOCK, NO-EVICT, NO-TOUCH, REPLY, GETREDIR, TRACKING OFF\r\n",
+            "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled\r\n",
         ),
     ]);
 }
@@ -355,7 +355,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("HELLO 4", "-NOPROTO unsupported protocol version: 2 and 3 are offered\r\n"),
         (
             "HELLO 3 SETNAME x",
-            "%7\r\n$6\r\nserver\r\n$7\r\ncoppice\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n\
+            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n\
              $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
         ),
         ("GET nosuch", "_\r\n"),

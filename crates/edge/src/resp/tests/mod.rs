@@ -68,14 +68,8 @@ type Bank = Box<dyn FnMut(&linear::Step) -> linear::Reply>;
 
 /// One shard, alone.
 fn bank() -> Bank {
-    let mut space = Default::default();
-    Box::new(move |step| {
-        let done = match linear::functions::find(step.function).unwrap().run {
-            linear::functions::Run::Read(run) => run(&space, &step.key, &step.args),
-            linear::functions::Run::Write(run) => run(&mut space, &step.key, &step.args),
-        };
-        done.unwrap_or_else(linear::Reply::Wrong)
-    })
+    let mut space = linear::Space::default();
+    Box::new(move |step| space.step(step, Default::default()).unwrap_or_else(linear::Reply::Wrong))
 }
 
 #[derive(Clone)]

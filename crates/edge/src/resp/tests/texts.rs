@@ -82,7 +82,7 @@ fn info_has_every_field_of_redis_and_what_means_something_is_true() {
         }
         assert_eq!((number("process_id"), number("aof_enabled")), (f64::from(std::process::id()), 0.0));
         assert!(number("total_commands_processed") >= 1.0 && number("total_connections_received") == 1.0, "{all}");
-        assert_eq!((info["redis_version"], info["run_id"].len(), info["os"].is_empty()), ("7.2.0", 40, false));
+        assert_eq!((info["redis_version"], info["run_id"].len(), info["os"].is_empty()), ("7.4.0", 40, false));
         assert!(info.values().any(|value| value.starts_with("name=tcp,bind=127.0.0.1,port=")), "{all}");
         let again = text(&mut stream, "INFO server").await;
         assert_eq!(fields(&again, "\r\n", ':')["run_id"], info["run_id"]);
