@@ -6,6 +6,7 @@
 //! DIR/2026-11-26T10-12-00Z/manifest.json     what belongs to it, with sizes and digests, and a digest of that
 //!                          declaration.toml  what `coppice export` prints
 //!                          ns/<name>.dump    what `coppice ns dump` writes
+//!                          secrets.sealed    secrets and certificates, with --key (sealed.rs)
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use node::sealed::Contents;
 use node::view::{NamespaceView, View};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -27,10 +29,13 @@ use crate::happened::clock;
 use crate::ns;
 use crate::operate::NodeArgs;
 use crate::plain::plain;
+use crate::sealed::{self, Key, KeyArgs};
 use crate::size::Size;
 
 /// Of what stands in a folder; a program reads its own and older ones.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Of one without secrets: programs from before there were any in backups read it.
+const FORMAT_PLAIN: u32 = 1;
 /// One that is not done yet begins so.
 const PART: &str = ".part-";
 /// A manifest: some hundred bytes for each namespace and each service.
@@ -51,6 +56,9 @@ pub struct BackupArgs {
     /// Keep so many of the newest backups in the folder, and remove older ones
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
+    /// Also secrets of services and certificates of the cluster, sealed with the key in this file (`coppice backup key` makes one)
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// So much a second at most, like 20MiB
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     rate: Size,
@@ -66,6 +74,9 @@ pub enum BackupCommand {
     /// Read all of a backup, and say whether it is whole
     #[command(after_help = "Example:\n  coppice backup verify /mnt/b --at 2026-11-26T10-12-00Z")]
     Verify(VerifyArgs),
+    /// Make a key for the secrets and certificates of backups
+    #[command(after_help = "Example:\n  coppice backup key /root/backup.key\n\nKeep a copy where the backups are not.")]
+    Key(KeyArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -75,6 +86,9 @@ pub struct VerifyArgs {
     /// The backup of this moment, as its folder is called (default: the newest)
     #[arg(long, value_name = "MOMENT")]
     at: Option<String>,
+    /// Open its secrets, too, with the key in this file
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// Print what is in it as JSON
     #[arg(long)]
     json: bool,
@@ -94,6 +108,12 @@ pub struct RestoreArgs {
     /// ... under this name
     #[arg(long = "as", value_name = "OTHER", requires = "namespace")]
     other: Option<String>,
+    /// The key with which its secrets and certificates were sealed
+    #[arg(long, value_name = "FILE", conflicts_with = "namespace")]
+    key: Option<PathBuf>,
+    /// Leave out its secrets and certificates, whose key is lost
+    #[arg(long, conflicts_with_all = ["key", "namespace"])]
+    without_secrets: bool,
     /// Print what was restored as JSON
     #[arg(long)]
     json: bool,
@@ -105,16 +125,17 @@ pub const BACKUP_MORE: &str = "\
 Examples:
   coppice backup /mnt/b
   coppice backup /mnt/b --keep 14 --rate 20MiB
-  coppice backup verify /mnt/b
+  coppice backup key /root/backup.key && coppice backup /mnt/b --key /root/backup.key
+  coppice backup verify /mnt/b --key /root/backup.key
 
-In it are the declaration, the code that it names, and all namespaces that are on disk. Not in it: the cluster's
-authority and its key, the operator's token, tokens and cookie keys of namespaces, of which a
-restored cluster has new ones, and secrets of services and certificates of the cluster, which are set again.";
+In it are the declaration, the code that it names, and all namespaces that are on disk; with --key also secrets of
+services and certificates of the cluster, sealed. Not in it: the cluster's authority and its key, the operator's token,
+tokens and cookie keys of namespaces, of which a restored cluster has new ones.";
 
 pub const RESTORE_MORE: &str = "\
 Examples:
   coppice restore /mnt/b
-  coppice restore /mnt/b --at 2026-11-26T10-12-00Z
+  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key /root/backup.key
   coppice restore /mnt/b --namespace bank --as bank-before
 
 All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
@@ -134,6 +155,18 @@ struct Manifest {
     namespaces: BTreeMap<String, Namespace>,
     /// Namespaces that are declared and not in it, with their class: nothing of it is on disk.
     left_out: BTreeMap<String, String>,
+    /// Secrets and certificates, if a key was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed: Option<Sealed>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Sealed {
+    secrets: usize,
+    certificates: usize,
+    /// What its key is called.
+    key: String,
+    file: Written,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -155,6 +188,7 @@ struct Namespace {
 pub async fn backup(args: BackupArgs) -> Result<(), String> {
     match (args.command.clone(), args.folder.clone()) {
         (Some(BackupCommand::Verify(args)), _) => verify(&args),
+        (Some(BackupCommand::Key(args)), _) => sealed::make(&args),
         (None, Some(folder)) => make(&args, &folder).await,
         (None, None) => Err("name a folder for the backup".into()),
     }
@@ -162,9 +196,15 @@ pub async fn backup(args: BackupArgs) -> Result<(), String> {
 
 async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     let api = args.node.operator()?;
+    let key = args.key.as_ref().map(|file| Key::read(file, folder)).transpose()?;
     let cannot = |e: io::Error| format!("cannot write {}: {e}", folder.display());
     let at_ms = wall_ms();
     let view = view(&api).await?;
+    let services: Vec<&str> = view.services.iter().map(|service| &*service.name).collect();
+    let not_sealed = match key {
+        Some(_) => (0, 0),
+        None => sealed::count(&api, services.into_iter()).await?,
+    };
     make_folder(&folder.join("code"))?;
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(".lock"));
     let lock = lock.map_err(cannot)?;
@@ -178,7 +218,7 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
         return Err(format!("{} is there already: wait a second", place.display()));
     }
     make_folder(&part.join("ns"))?;
-    let made = fill(args, &api, folder, &part, (at_ms, view.cluster)).await;
+    let made = fill(args, (&api, key.as_ref()), folder, &part, (at_ms, view.cluster)).await;
     let manifest = match made {
         Ok(manifest) => manifest,
         Err(why) => {
@@ -200,19 +240,32 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     for (name, class) in &manifest.left_out {
         println!("left out: {name} ({})", why_left_out(class));
     }
+    if not_sealed != (0, 0) {
+        let (secrets, certificates) = not_sealed;
+        println!("left out: {secrets} secrets and {certificates} certificates; --key FILE takes them, sealed");
+    }
     println!("{}: {}", place.display(), manifest.text());
     Ok(())
 }
 
 async fn fill(
     args: &BackupArgs,
-    api: &Api,
+    (api, key): (&Api, Option<&Key>),
     folder: &Path,
     part: &Path,
     (at_ms, cluster): (u64, String),
 ) -> Result<Manifest, String> {
     let declaration = api.get("/v1/export").await?.text()?;
     let written = write(&part.join("declaration.toml"), declaration.as_bytes())?;
+    let sealed = match key {
+        None => None,
+        Some(key) => {
+            let (bytes, contents) = sealed::ask(api, key, (&cluster, at_ms)).await?;
+            let file = write(&part.join(sealed::FILE), &bytes)?;
+            let (secrets, certificates) = (contents.secrets.len(), contents.certificates.len());
+            Some(Sealed { secrets, certificates, key: key.name(), file })
+        }
+    };
     let mut code = BTreeMap::new();
     for digest in node::declared::codes(&declaration) {
         let bytes = keep_code(api, &folder.join("code"), &digest).await?;
@@ -238,9 +291,19 @@ async fn fill(
         }
     }
     let program = env!("CARGO_PKG_VERSION").to_owned();
-    let (format, ended_ms) = (FORMAT, wall_ms());
-    let manifest =
-        Manifest { format, program, cluster, at_ms, ended_ms, declaration: written, code, namespaces, left_out };
+    let (format, ended_ms) = (if sealed.is_some() { FORMAT } else { FORMAT_PLAIN }, wall_ms());
+    let manifest = Manifest {
+        format,
+        program,
+        cluster,
+        at_ms,
+        ended_ms,
+        declaration: written,
+        code,
+        namespaces,
+        left_out,
+        sealed,
+    };
     write(&part.join("manifest.json"), &manifest.written())?;
     Ok(manifest)
 }
@@ -289,11 +352,20 @@ async fn keep_code(api: &Api, folder: &Path, digest: &str) -> Result<u64, String
 
 fn verify(args: &VerifyArgs) -> Result<(), String> {
     let (place, manifest) = read(&args.folder, args.at.as_deref())?;
+    let key = args.key.as_ref().map(|file| Key::read(file, &args.folder)).transpose()?;
     manifest.check(&args.folder, &place)?;
+    let opened = key.map(|key| manifest.open(&place, &key)).transpose()?;
     if args.json {
-        println!("{}", json!({"path": place, "manifest": manifest}));
+        println!("{}", json!({"path": place, "manifest": manifest, "opened": opened.is_some()}));
     } else {
         println!("{} is whole: {}", place.display(), manifest.text());
+        match (&manifest.sealed, opened) {
+            (Some(_), Some(_)) => println!("its secrets and certificates open with this key"),
+            (Some(sealed), None) => {
+                println!("its secrets and certificates were not opened: --key FILE, the one with key {}", sealed.key);
+            }
+            (None, _) => (),
+        }
     }
     Ok(())
 }
@@ -304,7 +376,20 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     if let Some(namespace) = &args.namespace {
         return restore_one(&args, &api, &place, &manifest, namespace).await;
     }
+    let key = args.key.as_ref().map(|file| Key::read(file, &args.folder)).transpose()?;
     manifest.check(&args.folder, &place)?;
+    let opened = match (&manifest.sealed, key) {
+        (_, Some(key)) => manifest.open(&place, &key)?,
+        (Some(sealed), None) if !args.without_secrets => {
+            return Err(format!(
+                "{} has {}: --key FILE, the one with key {}, puts them back; --without-secrets leaves them out",
+                place.display(),
+                sealed.text(),
+                sealed.key
+            ));
+        }
+        (Some(_) | None, None) => Contents::default(),
+    };
     let view = view(&api).await?;
     let other = view.namespaces.iter().find(|namespace| !manifest.has(&namespace.name)).map(|of| &of.name);
     if let Some(name) = view.services.first().map(|service| &service.name).or(other) {
@@ -317,6 +402,9 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     let declaration = text_of(&place.join("declaration.toml"))?;
     // Services come last: they are to find all that they had.
     let first = namespaces_of(&declaration, &|name| Some(name.to_owned()))?;
+    for line in sealed::set(&api, &opened).await? {
+        eprintln!("coppice: {line}");
+    }
     api.post("/v1/apply", RESTORED, first).await?.json()?;
     let mut restored = BTreeMap::new();
     for (name, of) in &manifest.namespaces {
@@ -336,7 +424,7 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
         );
     } else {
         println!(
-            "{} is as cluster {} was at {}: {}; tokens, cookie keys and certificates are new",
+            "{} is as cluster {} was at {}: {}; tokens, cookie keys and nodes' certificates are new",
             plain(&view.cluster),
             plain(&manifest.cluster),
             clock(manifest.at_ms),
@@ -469,9 +557,25 @@ impl Manifest {
         self.namespaces.contains_key(namespace) || self.left_out.contains_key(namespace)
     }
 
+    /// Its secrets and certificates, which were looked at for damage.
+    fn open(&self, place: &Path, key: &Key) -> Result<Contents, String> {
+        let Some(sealed) = &self.sealed else {
+            return Err(format!("{} has no secrets: it was made without --key", place.display()));
+        };
+        let opened = sealed::open(&place.join(sealed::FILE), key, (&self.cluster, self.at_ms))?;
+        let has = (opened.secrets.len(), opened.certificates.len());
+        if has != (sealed.secrets, sealed.certificates) {
+            return Err(format!("{} is not what its manifest says", place.join(sealed::FILE).display()));
+        }
+        Ok(opened)
+    }
+
     /// Reads all files that belong to it.
     fn check(&self, folder: &Path, place: &Path) -> Result<(), String> {
         self.declaration.check(&place.join("declaration.toml"))?;
+        if let Some(sealed) = &self.sealed {
+            sealed.file.check(&place.join(sealed::FILE))?;
+        }
         for (digest, bytes) in &self.code {
             Written { bytes: *bytes, sha256: digest.clone() }.check(&folder.join("code").join(digest))?;
         }
@@ -481,7 +585,14 @@ impl Manifest {
     fn text(&self) -> String {
         let keys: u64 = self.namespaces.values().map(|namespace| namespace.keys).sum();
         let (namespaces, code) = (self.namespaces.len(), self.code.len());
-        format!("{namespaces} namespaces with {keys} keys, the declaration, and {code} archives of code")
+        let plain = format!("{namespaces} namespaces with {keys} keys, the declaration, and {code} archives of code");
+        self.sealed.as_ref().map_or(plain.clone(), |sealed| format!("{plain}; {}, sealed", sealed.text()))
+    }
+}
+
+impl Sealed {
+    fn text(&self) -> String {
+        format!("{} secrets and {} certificates", self.secrets, self.certificates)
     }
 }
 
@@ -650,6 +761,7 @@ mod tests {
             code: [(digest, code.len() as u64)].into(),
             namespaces: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            sealed: None,
         };
         write(&place.join("manifest.json"), &manifest.written()).unwrap();
         place

@@ -178,6 +178,12 @@ impl Reply {
         serde_json::from_slice(&self.body).map_err(|e| format!("the node's answer is not JSON: {e}"))
     }
 
+    /// The bytes of a good answer.
+    pub fn bytes(&self) -> Result<Bytes, String> {
+        self.good()?;
+        Ok(self.body.clone())
+    }
+
     pub fn text(&self) -> Result<String, String> {
         self.good()?;
         Ok(String::from_utf8_lossy(&self.body).into_owned())

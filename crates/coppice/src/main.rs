@@ -32,6 +32,7 @@ mod ports;
 mod postmaster;
 mod route;
 mod run;
+mod sealed;
 mod secret;
 mod services;
 mod size;

@@ -53,6 +53,8 @@ pub enum Ask {
     RemoveSecret { service: String, name: String },
     /// The secrets of a service, without their values.
     Secrets { service: String },
+    /// Secrets of all services and certificates of the cluster, sealed with this key, for a backup. `entropy` is chance.
+    Seal { key: Private, entropy: [u8; 32] },
     /// Run a command once, as a clone of a service, on this node.
     Run(Once),
     /// How it ended, if it has.
@@ -104,6 +106,7 @@ pub enum Answer {
     Done(Outcome<()>),
     JoinTokens(Vec<JoinTokenView>),
     Secrets(Outcome<Vec<SecretView>>),
+    Sealed(Outcome<Private>),
     Run(Outcome<RunStarted>),
     /// None if there is no such run (any more); inside: none while it runs.
     RunEnd(Option<Option<RunEnd>>),

@@ -17,7 +17,9 @@ use state::session::{BrickMap, MAP_RECORD};
 use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, secrets, services, tokens};
+use crate::{
+    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, sealed, secrets, services, tokens,
+};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -235,6 +237,18 @@ impl Node {
                     Err(why) => Outcome::Refused(Refused::wrong(why)),
                 };
                 return out.push(Effect::Answer { id, answer: Answer::Secrets(outcome) });
+            }
+            Ask::Seal { key, entropy } => {
+                let outcome = match sealed::seal(self.root.declared(), &key, &entropy) {
+                    Ok(bytes) => {
+                        let name = self.card.name.clone();
+                        let text = "secrets of services and certificates were sealed for a backup".to_owned();
+                        self.decided(now, "backup", &name, text, out);
+                        Outcome::Done(Private(bytes.into()))
+                    }
+                    Err(why) => Outcome::Refused(Refused::wrong(why)),
+                };
+                return out.push(Effect::Answer { id, answer: Answer::Sealed(outcome) });
             }
             Ask::Run(once) => {
                 let answer = Answer::Run(self.run_once(now, once, out));

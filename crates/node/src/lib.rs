@@ -41,6 +41,7 @@ pub mod numbers;
 mod pace;
 mod picture;
 mod runs;
+pub mod sealed;
 mod secrets;
 mod services;
 mod tokens;

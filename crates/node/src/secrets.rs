@@ -71,7 +71,8 @@ pub fn set(
     }
     let declared = all::<ServiceSpec>(now, kind::SERVICE).remove(service);
     let is_file = declared.as_ref().is_some_and(|spec| spec.secret_files.iter().any(|file| file == name));
-    if value.text().is_none() && !is_file {
+    // Of a service that is not declared yet: `apply` refuses one that does not say that it is a file.
+    if value.text().is_none() && !is_file && declared.is_some() {
         return Err(format!(
             "secret {name} is not text without zero bytes, and can only be a file: declare secret_files = [{name:?}] in \
              [service.{service}] first"
@@ -247,7 +248,7 @@ fn open(key: &[u8; 32], record: &str, sealed: &Sealed) -> Option<Private> {
     Some(Private(value.to_vec().into()))
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| (byte as char).to_digit(16);
     let pair = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(*pair.get(1)?)?).ok();
     text.as_bytes().chunks(2).map(pair).collect()
@@ -345,6 +346,11 @@ mod tests {
         assert_eq!(hidden.lines[1], "! service shop declares env.PW itself, and that holds");
         let early = set(&file, ("later", "PW"), &value(b"y"), 1, &[1; 32]).unwrap();
         assert!(early.lines[1].contains("is not declared yet"), "{:?}", early.lines);
+        let raw = after(&file, set(&file, ("later", "RAW"), &value(b"\xff"), 1, &[1; 32]).unwrap().change);
+        let later = |files: &str| format!("[service.later]\nrun = [\"a\"]\n{files}");
+        let told = crate::declared::diff(&raw, "later.toml", &later(""), &[7; 32]).unwrap_err();
+        assert!(told.contains("secret \"RAW\" is not text"), "{told}");
+        assert!(crate::declared::diff(&raw, "later.toml", &later("secret_files = [\"RAW\"]"), &[7; 32]).is_ok());
         assert!(list(&file, "later").unwrap_err().contains("declared are: shop"));
     }
 

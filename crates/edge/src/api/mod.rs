@@ -15,7 +15,7 @@
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
-//! - `secrets.rs`: secrets of services (operator).
+//! - `secrets.rs`: secrets of services (operator), and all of them sealed for a backup.
 //! - `logs.rs`: what clones have printed (operator). `run.rs`: a command that is run once, as a clone (operator).
 //! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
@@ -212,6 +212,7 @@ pub fn router_with(
         .route("/v1/services/{service}/run", post(run::run))
         .route("/v1/services/{service}/secrets", get(secrets::list))
         .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
+        .route("/v1/sealed", post(secrets::sealed))
         .route("/v1/certificates", get(certificates::list))
         .route("/v1/certificates/{name}", get(certificates::get).put(certificates::set).delete(certificates::remove))
         .route("/v1/services/{service}/stages", post(stages::told))

@@ -1,12 +1,14 @@
-//! Secrets of a service: set, listed by name, removed. The operator's token is needed, and no answer has a value.
+//! Secrets of a service: set, listed by name, removed. The operator's token is needed, and no answer has a value that
+//! whoever asked did not bring the key for.
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use base::process::Private;
 use node::limits::SECRET_BYTES_MAX;
+use node::sealed::KEY_BYTES;
 use node::{Answer, Ask};
 
 use super::address::Path;
@@ -48,4 +50,18 @@ pub async fn remove(
 ) -> Result<Response, Problem> {
     guard::operator(&headers, &api.view())?;
     change(&api, Ask::RemoveSecret { service, name }).await
+}
+
+/// Body: a key, 64 hexadecimal digits. Answer: all secrets and the cluster's certificates, sealed with it (`node/src/sealed.rs`).
+pub async fn sealed(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let text = whole(body, 2 * KEY_BYTES).await?;
+    let key = node::sealed::key_of(&text).ok_or_else(|| Problem::wrong("the body is a key: 64 hexadecimal digits"))?;
+    match api.backend.ask(Ask::Seal { key, entropy: entropy()? }, CHANGE_BUDGET).await? {
+        Answer::Sealed(outcome) => {
+            let kind = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
+            Ok((kind, done(outcome)?.0).into_response())
+        }
+        other => unreachable!("what is to be sealed was answered by {other:?}"),
+    }
 }

@@ -182,7 +182,38 @@ run = ["python3", "app.py"]
 clones = 3
 health = "/health"
 http = { host = "*" }
+secret_files = ["KEY"]
 "#;
+
+/// Two secrets of the service, one of them no text, and a certificate if there is who makes one.
+fn set_secrets(up: &Up) {
+    for (name, value) in [("PIN", "s3same"), ("KEY", "\\377\\001")] {
+        let (api, dir) = (up.at(1).api, &up.dir);
+        let line = format!("printf '{value}' | \"$0\" secret set app {name} --api {api} --dir {dir:?}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).arg(e2e::program::coppice());
+        tools::run(&mut shell, Duration::from_secs(30)).good();
+    }
+    if tools::has("openssl") {
+        tools::certificate(&up.dir, "shop.example");
+        let [cert, key] = ["a.crt", "a.key"].map(|name| path(&up.dir.join(name)));
+        up.coppice(&["certificate", "set", "shop", "--cert", &cert, "--key", &key]).good();
+    }
+}
+
+/// A command that asks no node.
+fn alone(args: &[&str]) -> tools::Said {
+    tools::run(Command::new(e2e::program::coppice()).args(args), Duration::from_secs(30))
+}
+
+/// Writes to a file what `change` makes of it; what it was.
+fn changed(file: &Path, change: fn(&mut Vec<u8>)) -> Vec<u8> {
+    let was = fs::read(file).unwrap();
+    let mut bytes = was.clone();
+    change(&mut bytes);
+    fs::write(file, &bytes).unwrap();
+    was
+}
 
 /// A folder outside of any cluster's.
 struct Outside(PathBuf);
@@ -197,7 +228,10 @@ impl Drop for Outside {
 fn a_cluster_that_is_lost_comes_back_elsewhere() {
     let _turn = e2e::beside();
     let outside = Outside(std::env::temp_dir().join(format!("coppice-e2e-backup-{}", std::process::id())));
-    let folder = path(&outside.0);
+    let folder = path(&outside.0.join("b"));
+    let [key, other_key] = ["key", "other-key"].map(|name| path(&outside.0.join(name)));
+    fs::create_dir(&outside.0).unwrap();
+    let certificates = usize::from(tools::has("openssl"));
     let (banked, carted);
     {
         let up = Up::bare(3);
@@ -206,7 +240,15 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         fs::create_dir_all(&app).unwrap();
         fs::write(app.join("coppice.toml"), SERVICE).unwrap();
         let program = fs::read_to_string(e2e::program::service_program("says.py")).unwrap();
-        fs::write(app.join("app.py"), program.replace("SAYS", "as before").replace("FAILS", "False")).unwrap();
+        let says = "(os.environ['PIN'] + ' ' + open(os.environ['KEY_FILE'], 'rb').read().hex()).encode()";
+        fs::write(app.join("app.py"), program.replace("b\"SAYS\\n\"", says).replace("FAILS", "False")).unwrap();
+        wait_for("all nodes agree on what they know", Duration::from_secs(30), || match up.status(1)?["root"]["level"]
+            .as_u64()
+        {
+            Some(7..) => Ok(()),
+            other => Err(format!("level {other:?}")),
+        });
+        set_secrets(&up);
         up.coppice(&["deploy", &path(&app)]).good();
         let (mut bank, mut carts) = (open(&up, "bank"), open(&up, "carts"));
         fill(&mut bank, &mut carts);
@@ -220,40 +262,72 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         }
         let said = up.coppice(&["backup", &folder]).good();
         assert!(said.contains("left out: carts (class session"), "{said}");
+        assert!(said.contains(&format!("left out: 2 secrets and {certificates} certificates; --key")), "{said}");
+        for key in [&key, &other_key] {
+            alone(&["backup", "key", key]).good();
+        }
         // The second of the same second would have the same name.
         let (second, _) = wait_for("a second later", Duration::from_secs(20), || {
-            let said = up.coppice(&["backup", &folder, "--all", "--keep", "1", "--json"]);
+            let said = up.coppice(&["backup", &folder, "--all", "--keep", "1", "--key", &key, "--json"]);
             if said.is_good() { Ok(said.out) } else { Err(said.err) }
         });
         let second: serde_json::Value = serde_json::from_str(&second).unwrap();
         assert_eq!(second["removed"].as_array().unwrap().len(), 1, "{second}");
         assert_eq!(second["manifest"]["namespaces"]["carts"]["keys"], 3, "{second}");
-        assert!(up.coppice(&["restore", &folder]).err.contains("app is declared in this cluster"));
+        assert_eq!(second["manifest"]["sealed"]["secrets"], 2, "{second}");
+        assert!(up.coppice(&["events"]).good().contains("sealed for a backup"));
+        assert!(up.coppice(&["restore", &folder, "--key", &key]).err.contains("app is declared in this cluster"));
         up.everything().iter().for_each(|one| procs::kill(one.pid, Signal::KILL));
     }
 
-    let up = Up::bare(3);
-    let verify = || {
-        tools::run(Command::new(e2e::program::coppice()).args(["backup", "verify", &folder]), Duration::from_secs(30))
-    };
-    assert!(verify().good().contains("is whole: 5 namespaces with"));
-    let moment = fs::read_dir(&outside.0).unwrap().flatten().map(|e| e.path()).find(|p| p.join("ns").exists()).unwrap();
-    let file = moment.join("ns").join("bank.dump");
-    let whole = fs::read(&file).unwrap();
-    let mut flipped = whole.clone();
-    flipped[whole.len() / 2] ^= 1;
-    for (bytes, why) in [(&whole[..whole.len() - 1], "cut short"), (&flipped[..], "damaged")] {
-        fs::write(&file, bytes).unwrap();
-        for said in [verify(), up.coppice(&["restore", &folder])] {
-            assert!(!said.is_good() && said.err.contains("bank.dump") && said.err.contains(why), "{}", said.err);
+    let https = e2e::at::free_port(2);
+    let up = Up::start(3, &["--no-demo", "--https-port", &https.to_string()]);
+    let verify = |key: &str| alone(&["backup", "verify", &folder, "--key", key]);
+    let restore = |key: &str| up.coppice(&["restore", &folder, "--key", key]);
+    let said = verify(&key).good();
+    assert!(said.contains("is whole: 5 namespaces with") && said.contains("open with this key"), "{said}");
+    assert!(alone(&["backup", "verify", &folder]).good().contains("were not opened: --key FILE"));
+    let moment = fs::read_dir(&folder).unwrap().flatten().map(|e| e.path()).find(|p| p.join("ns").exists()).unwrap();
+    let sealed = fs::read(moment.join("secrets.sealed")).unwrap();
+    for plain in [&b"s3same"[..], b"PIN", b"PRIVATE KEY"] {
+        assert!(sealed.windows(plain.len()).all(|part| part != plain));
+    }
+    for name in ["ns/bank.dump", "secrets.sealed"] {
+        let file = moment.join(name);
+        let cut: fn(&mut Vec<u8>) = |bytes| drop(bytes.pop());
+        let flip: fn(&mut Vec<u8>) = |bytes| *bytes.last_mut().unwrap() ^= 1;
+        for (change, why) in [(cut, "cut short"), (flip, "damaged")] {
+            let whole = changed(&file, change);
+            for said in [verify(&key), restore(&key)] {
+                assert!(!said.is_good() && said.err.contains(name) && said.err.contains(why), "{}", said.err);
+            }
+            fs::write(&file, &whole).unwrap();
         }
     }
+    for said in [verify(&other_key), restore(&other_key)] {
+        assert!(!said.is_good() && said.err.contains("was sealed with key"), "{}", said.err);
+    }
+    let said = up.coppice(&["restore", &folder]);
+    assert!(!said.is_good() && said.err.contains("--without-secrets"), "{}", said.err);
     assert_eq!(up.coppice(&["export"]).good().trim(), "", "nothing was changed");
-    fs::write(&file, &whole).unwrap();
 
-    up.coppice(&["restore", &folder]).good();
+    // All nodes have to know that they all know what certificates are.
+    wait_for("it is restored", Duration::from_secs(30), || {
+        let said = restore(&key);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
     up.settle(Duration::from_secs(30), 1);
-    assert_eq!(http::get(up.at(3).http, "/").unwrap().text().trim(), "as before");
+    assert_eq!(http::get(up.at(3).http, "/").unwrap().text().trim(), "s3same ff01");
+    if certificates > 0 {
+        let to = format!("127.0.0.2:{https}");
+        let line = format!(
+            "openssl s_client -connect {to} -servername shop.example </dev/null 2>/dev/null | openssl x509 -noout -ext subjectAltName"
+        );
+        wait_for("another node shows the certificate", Duration::from_secs(20), || {
+            let said = tools::run(Command::new("sh").args(["-c", &line]), Duration::from_secs(20));
+            if said.out.contains("shop.example") { Ok(()) } else { Err(format!("{said:?}")) }
+        });
+    }
     assert_eq!((all(&mut open(&up, "bank")), all(&mut open(&up, "carts"))), (banked.clone(), carted));
     assert_eq!(object(&up, "GET", 1, ""), (200, "letter 1".to_owned()));
     assert_eq!(object(&up, "GET", 2, "").0, 404);

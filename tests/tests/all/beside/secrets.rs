@@ -54,8 +54,8 @@ fn secrets_reach_the_clones_and_stand_nowhere_else_and_requests_are_logged() {
         tools::run(&mut shell, SOON)
     };
     assert!(set("PIN", "s3same-one\\n", "").good().contains("vault is not declared yet"));
-    assert!(set("KEY", "\\377\\001", "").wrong().contains("declare secret_files = [\"KEY\"]"));
     up.apply("vault.toml", VAULT).good();
+    assert!(set("RAW", "\\377\\001", "").wrong().contains("declare secret_files = [\"RAW\"]"));
     wait_for("a clone waits for what is not set", SOON, || {
         let status = up.coppice(&["status", "--json"]).good();
         if status.contains("waits for secret KEY") { Ok(()) } else { Err(status) }
