@@ -179,6 +179,12 @@ pub fn admin_token(dir: &Path) -> Result<String, String> {
     ))
 }
 
+/// Files of a folder that have the operator's token: of a node's, or of that of `up`, which has two.
+pub fn admin_token_files(dir: &Path) -> Vec<PathBuf> {
+    let all = [dir.join(ADMIN_TOKEN), dir.join("n1").join(ADMIN_TOKEN)];
+    all.into_iter().filter(|path| path.exists()).collect()
+}
+
 /// Keeps the operator's token in the folder of `up`, too: whose founder loses its folder has it still.
 pub fn keep_admin_token(dir: &Path) -> Result<(), String> {
     let token = admin_token(dir)?;

@@ -30,6 +30,7 @@ mod peers;
 mod plain;
 mod ports;
 mod postmaster;
+mod renew_token;
 mod route;
 mod run;
 mod sealed;
@@ -65,7 +66,7 @@ enum Command {
     Init(found::InitArgs),
     /// Make a token with which another machine can join, once; list them, or end one
     #[command(
-        after_help = "Examples:\n  coppice token --ttl 10m\n  coppice token --uses 5\n  coppice token list\n  coppice token revoke 1f00a2b3",
+        after_help = "Examples:\n  coppice token --ttl 10m\n  coppice token --uses 5\n  coppice token list\n  coppice token revoke 1f00a2b3\n  coppice token renew operator",
         args_conflicts_with_subcommands = true
     )]
     Token(operate::TokenArgs),

@@ -11,7 +11,7 @@ use node::view::View;
 
 use crate::client::Api;
 use crate::plain::plain;
-use crate::{found, status as text};
+use crate::{found, renew_token, status as text};
 
 /// Which node to talk to; any node of the cluster will do.
 #[derive(Clone, Debug, clap::Args)]
@@ -108,6 +108,9 @@ pub enum TokenCommand {
     List(TokenListArgs),
     /// End a join token
     Revoke(TokenRevokeArgs),
+    /// Make the operator's token, or a namespace's, anew; the one before opens for a while longer
+    #[command(after_help = renew_token::MORE)]
+    Renew(renew_token::RenewArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -276,6 +279,7 @@ pub async fn token(args: TokenArgs) -> Result<(), String> {
             println!("join token {name} is good for nobody any more");
             return Ok(());
         }
+        Some(TokenCommand::Renew(args)) => return renew_token::renew(args).await,
         None => (),
     }
     let wish = serde_json::json!({"lifetime_ms": args.ttl, "uses": args.uses}).to_string();

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use base::text::span_text;
+use node::renewed::FormerTokenView;
 use node::view::{CloneState, CloneView, NodeState, NodeView, RunView, RunsView, View};
 
 use crate::plain::plain;
@@ -74,6 +76,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
         for text in crate::certificates::lines(of, now_ms) {
             line(&mut out, format_args!("certificate {text}"));
         }
+    }
+    for FormerTokenView { of, until_ms } in view.former_tokens.iter() {
+        // To the second: nobody cares for more.
+        let left = span_text(until_ms.saturating_sub(now_ms).div_ceil(1000) * 1000);
+        line(&mut out, format_args!("the token of {of} was renewed; the one before opens for {left} more"));
     }
     // Nodes on machines of one kind lack the same.
     let mut lacks = BTreeMap::<&str, Vec<&str>>::new();

@@ -11,7 +11,7 @@ use clones::{Demand, Doors, Size, members};
 use serde::{Deserialize, Serialize};
 use state::{cache, linear, object, session, soft};
 
-use crate::{SecretView, certificates, deploy};
+use crate::{SecretView, certificates, deploy, renewed};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -53,6 +53,8 @@ pub enum Ask {
     RemoveSecret { service: String, name: String },
     /// The secrets of a service, without their values.
     Secrets { service: String },
+    /// Another token for the operator, or for a namespace; answered as `Apply` is.
+    RenewToken(renewed::Renewal),
     /// Secrets of all services and certificates of the cluster, sealed with this key, for a backup. `entropy` is chance.
     Seal { key: Private, entropy: [u8; 32] },
     /// Run a command once, as a clone of a service, on this node.

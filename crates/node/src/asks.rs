@@ -18,7 +18,8 @@ use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{
-    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, sealed, secrets, services, tokens,
+    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, renewed, sealed, secrets, services,
+    tokens,
 };
 
 /// An ask that waits for the root group.
@@ -42,6 +43,10 @@ enum What {
         namespace: String,
         entropy: [u8; 32],
         end_sessions: bool,
+        lines: Vec<String>,
+    },
+    RenewToken {
+        wish: renewed::Renewal,
         lines: Vec<String>,
     },
     Switch {
@@ -238,6 +243,7 @@ impl Node {
                 };
                 return out.push(Effect::Answer { id, answer: Answer::Secrets(outcome) });
             }
+            Ask::RenewToken(wish) => What::RenewToken { wish, lines: Vec::new() },
             Ask::Seal { key, entropy } => {
                 let outcome = match sealed::seal(self.root.declared(), &key, &entropy) {
                     Ok(bytes) => {
@@ -404,6 +410,11 @@ impl Node {
                 let diff = diff.map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok(Some(diff.change))
+            }
+            What::RenewToken { wish, lines } => {
+                let diff = renewed::renew(declared, wish, now.wall_ms).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!diff.change.puts.is_empty()).then_some(diff.change))
             }
             What::Switch { target, off, lines } => {
                 let diff = declared::switch(declared, target, *off).map_err(Refused::wrong)?;
@@ -661,6 +672,9 @@ impl Node {
                 {
                     self.happened(now, "applied", who, lines.join("; "));
                 }
+                if let What::RenewToken { wish, lines } = &pending.what {
+                    self.happened(now, "token", &wish.whose.shown(), lines.join("; "));
+                }
                 if let What::Switch { target, lines, .. } = &pending.what {
                     self.happened(now, "switched", &target.to_string(), lines.join("; "));
                 }
@@ -773,6 +787,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
     let answer = match pending.what {
         What::Apply { lines, .. }
         | What::Rotate { lines, .. }
+        | What::RenewToken { lines, .. }
         | What::Switch { lines, .. }
         | What::Scale { lines, .. }
         | What::RemoveService { lines, .. }

@@ -603,7 +603,7 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("specs are plain data").into()
 }
 
-fn secret_name(namespace: &str) -> String {
+pub(crate) fn secret_name(namespace: &str) -> String {
     format!("ns/{namespace}")
 }
 

@@ -40,6 +40,7 @@ pub mod node;
 pub mod numbers;
 mod pace;
 mod picture;
+pub mod renewed;
 mod runs;
 pub mod sealed;
 mod secrets;

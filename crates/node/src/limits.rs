@@ -43,6 +43,10 @@ pub const REFUSED_LINES: Span = Span::secs(10);
 pub const STRICT_AFTER: Span = Span::secs(3);
 /// Join tokens live at once; the ones that expired make room.
 pub const JOIN_TOKENS_MAX: usize = 1024;
+/// Of the operator's token, and of a namespace's: 20 bytes of chance.
+pub const TOKEN_CHARS: usize = 40;
+/// So long a token opens after another one took its place: until the last program was told, and no longer.
+pub const TOKEN_KEPT_MAX: Span = Span::secs(7 * 86_400);
 
 /// Groups that a renewed node was in must answer within this: longer than an election takes.
 pub const PROBE_WITHIN: Span = Span::secs(4);

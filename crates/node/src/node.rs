@@ -27,6 +27,7 @@ use crate::level;
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
+use crate::renewed::{FormerTokenView, Formers};
 use crate::runs::Records;
 use crate::told::Told;
 use crate::view::{CertificateView, EventView, HotKeyView, NodeState, ShardView};
@@ -161,6 +162,10 @@ pub struct Node {
     /// By service.
     pub(crate) service_tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
+    /// Tokens that open besides those of now, how they are shown, and when the first of them ends, milliseconds since 1970.
+    pub(crate) former_tokens: Arc<Formers>,
+    pub(crate) former_tokens_shown: Arc<[FormerTokenView]>,
+    pub(crate) former_tokens_end_ms: Option<u64>,
     /// The declared services and namespaces, and services as routes without clones. Read when the declaration changes, not with each view.
     pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
     pub(crate) namespaces: Arc<BTreeMap<String, NamespaceSpec>>,
@@ -288,6 +293,9 @@ impl Node {
             tokens: Arc::default(),
             service_tokens: Arc::default(),
             admin_token: Arc::from(""),
+            former_tokens: Arc::default(),
+            former_tokens_shown: Arc::default(),
+            former_tokens_end_ms: None,
             services: Arc::default(),
             namespaces: Arc::default(),
             routed: Vec::new(),
@@ -491,6 +499,7 @@ impl Node {
         self.hang_up_outdated(out);
         self.keep_admission(now, out);
         self.keep_turned_away(now, out);
+        self.keep_formers(now);
         if self.root.is_leader() {
             self.keep_level(now, out);
             self.keep_map(now, out);

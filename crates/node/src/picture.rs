@@ -103,6 +103,7 @@ impl Node {
             services: self.services.iter().map(|(name, spec)| self.service_view(now, name, spec, its(name))).collect(),
             namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             certificates: Arc::clone(&self.certificates),
+            former_tokens: Arc::clone(&self.former_tokens_shown),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
@@ -119,6 +120,7 @@ impl Node {
             routes: Arc::clone(&routes),
             tokens: Arc::clone(&self.tokens),
             service_tokens: Arc::clone(&self.service_tokens),
+            formers: Arc::clone(&self.former_tokens),
             linear: Arc::clone(&self.linear_names),
             caches: Arc::clone(&self.caches),
             objects: Arc::clone(&self.object_names),

@@ -16,6 +16,7 @@ use state::session::odds::Odds;
 
 use crate::Keyed;
 use crate::acme::Acme;
+use crate::renewed::{FormerTokenView, Formers};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -31,6 +32,9 @@ pub struct View {
     pub namespaces: Vec<NamespaceView>,
     /// Certificates of the cluster, by name.
     pub certificates: Arc<[CertificateView]>,
+    /// Tokens that were renewed and open for a while longer: whose, and until when.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub former_tokens: Arc<[FormerTokenView]>,
     pub root: RootView,
     pub groups: GroupsView,
     pub overflow: OverflowView,
@@ -50,6 +54,9 @@ pub struct View {
     /// Service to the token of its clones. Never shown.
     #[serde(skip)]
     pub service_tokens: Arc<BTreeMap<String, String>>,
+    /// Tokens that open besides those. Never shown.
+    #[serde(skip)]
+    pub formers: Arc<Formers>,
     /// Namespaces of class `linear`, and the functions that are weak in each, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeMap<String, Vec<String>>>,
@@ -86,6 +93,10 @@ pub struct View {
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
+}
+
+fn is_none(of: &Arc<[FormerTokenView]>) -> bool {
+    of.is_empty()
 }
 
 impl View {

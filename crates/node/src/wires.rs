@@ -267,6 +267,7 @@ impl Node {
             .collect::<std::collections::BTreeMap<_, _>>()
             .into();
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
+        self.show_formers(now);
         self.show_certificates();
         let leases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.session()?.lease_ms))).collect();
         let linear = || specs.iter().filter_map(|(name, spec)| Some((name, spec.linear()?)));

@@ -8,8 +8,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base::process::Private;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use node::limits::TOKEN_CHARS;
+use node::renewed::{Renewal, Whose};
 use node::{Answer, Ask};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -166,6 +169,43 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>, headers: H
         other => unreachable!("the end of a join token was answered by {other:?}"),
     }
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+enum Of {
+    Operator,
+    Namespace,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RenewalWish {
+    of: Of,
+    name: Option<String>,
+    keep_ms: u64,
+    token: Option<String>,
+}
+
+/// Body: `{"of": "operator", "token": "...", "keep_ms": n}` or `{"of": "namespace", "name": "...", "keep_ms": n}`. Answer as for `apply`: it
+/// has no token.
+pub async fn renew(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let body = whole(body, BODY_BYTES_MAX).await?;
+    // What the parser says may have a part of the body, and so of a token.
+    let wish: RenewalWish = serde_json::from_slice(&body).map_err(|_| Problem::wrong(RENEWAL_BODY))?;
+    let (whose, token) = match wish {
+        RenewalWish { of: Of::Operator, name: None, token: Some(token), .. } => (Whose::Operator, token),
+        RenewalWish { of: Of::Namespace, name: Some(name), token: None, .. } => {
+            let token = entropy()?[..TOKEN_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+            (Whose::Namespace(name), token)
+        }
+        _ => return Err(Problem::wrong(RENEWAL_BODY)),
+    };
+    let token = Private(token.into());
+    change(&api, Ask::RenewToken(Renewal { whose, token, keep_ms: wish.keep_ms })).await
+}
+
+const RENEWAL_BODY: &str = "the body must be {\"of\": \"operator\", \"token\": \"...\", \"keep_ms\": n} or {\"of\": \"namespace\", \"name\": \"...\", \"keep_ms\": n}";
 
 /// The token with which programs reach a namespace: `{"token": "..."}`.
 pub async fn namespace_token(

@@ -136,7 +136,7 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
 
 /// The operator's token is there, or the problem.
 pub fn operator(headers: &HeaderMap, view: &View) -> Result<(), Problem> {
-    let token = bearer(headers).filter(|token| same_secret(&view.admin_token, token));
+    let token = bearer(headers).filter(|token| is_operators(view, token));
     token
         .map(|_| ())
         .ok_or_else(|| Problem::token("the operator's token (`admin.token` in the data folder of the first node)"))
@@ -144,31 +144,44 @@ pub fn operator(headers: &HeaderMap, view: &View) -> Result<(), Problem> {
 
 /// The namespace's token is there, or the problem: the same whether the namespace exists or not.
 pub fn holder(headers: &HeaderMap, view: &View, namespace: &str) -> Result<(), Problem> {
-    let expect = view.tokens.get(namespace).map_or("", String::as_str);
-    let token = bearer(headers).filter(|token| same_secret(expect, token));
+    let fits = |token: &&[u8]| either(view.tokens.get(namespace), view.formers.namespaces.get(namespace), token);
+    let token = bearer(headers).filter(fits);
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this namespace"))
 }
 
 /// The service's token is there, or the operator's, or the problem: the same whether the service exists or not.
 pub fn member(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Problem> {
-    let expect = view.service_tokens.get(service).map_or("", String::as_str);
-    let fits = |token: &&[u8]| same_secret(expect, token) | same_secret(&view.admin_token, token);
+    let fits = |token: &&[u8]| is_of_service(view, service, token) | is_operators(view, token);
     let token = bearer(headers).filter(fits);
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
 }
 
 /// The service's own token is there, or the problem: the operator's is not enough.
 pub fn clone_of(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Problem> {
-    let expect = view.service_tokens.get(service).map_or("", String::as_str);
-    let token = bearer(headers).filter(|token| same_secret(expect, token));
+    let token = bearer(headers).filter(|token| is_of_service(view, service, token));
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
 }
 
 /// The service whose token is there, whichever it is.
 pub fn any_clone<'a>(headers: &HeaderMap, view: &'a View) -> Option<&'a str> {
     let token = bearer(headers)?;
-    let mut all = view.service_tokens.iter();
-    all.find(|(_, expect)| same_secret(expect, token)).map(|(service, _)| service.as_str())
+    let mut all = view.service_tokens.keys();
+    all.find(|service| is_of_service(view, service, token)).map(String::as_str)
+}
+
+fn is_operators(view: &View, token: &[u8]) -> bool {
+    let former = view.formers.operator.as_deref().unwrap_or_default();
+    same_secret(&view.admin_token, token) | same_secret(former, token)
+}
+
+fn is_of_service(view: &View, service: &str, token: &[u8]) -> bool {
+    either(view.service_tokens.get(service), view.formers.services.get(service), token)
+}
+
+/// The token of now, or the one before, while that opens. Both are compared: the time says nothing of which it was.
+fn either(is: Option<&String>, was: Option<&String>, token: &[u8]) -> bool {
+    let fits = |expect: Option<&String>| same_secret(expect.map_or("", String::as_str), token);
+    fits(is) | fits(was)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {

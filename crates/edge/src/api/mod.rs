@@ -212,6 +212,7 @@ pub fn router_with(
         .route("/v1/services/{service}/run", post(run::run))
         .route("/v1/services/{service}/secrets", get(secrets::list))
         .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
+        .route("/v1/tokens/renew", post(declare::renew))
         .route("/v1/sealed", post(secrets::sealed))
         .route("/v1/certificates", get(certificates::list))
         .route("/v1/certificates/{name}", get(certificates::get).put(certificates::set).delete(certificates::remove))

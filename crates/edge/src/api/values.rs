@@ -259,7 +259,10 @@ fn handled(api: &Api, text: &str) -> Result<(String, Handle), Problem> {
     let ns = Handle::namespace(text).unwrap_or_default().to_owned();
     let token = token(api, &ns);
     // Without a token anybody could know the key.
-    let handle = if token.is_empty() { None } else { Handle::open(text, &token, wall_ms()) };
+    let open = |token: &str| if token.is_empty() { None } else { Handle::open(text, token, wall_ms()) };
+    // Its program may have got it before the token was renewed.
+    let former = || open(api.view().formers.namespaces.get(&ns)?);
+    let handle = open(&token).or_else(former);
     let handle =
         handle.ok_or_else(|| Problem::not_found("this is no handle of a session, or its ten minutes are over"))?;
     Ok((ns, handle))

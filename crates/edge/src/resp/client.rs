@@ -13,6 +13,7 @@ use bytes::Bytes;
 use channels::Message;
 use host::crowd::{Crowd, Gone, Place, network};
 use node::View;
+use node::renewed::Formers;
 use state::Class;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
@@ -182,14 +183,14 @@ pub struct Known {
     pub class: Class,
     token: String,
     /// All tokens when it was last looked: the same ones need no second look.
-    seen: Arc<BTreeMap<String, String>>,
+    seen: (Arc<BTreeMap<String, String>>, Arc<Formers>),
 }
 
 impl Client {
     /// A script of this namespace, of class `linear`.
     pub fn inside(namespace: Arc<str>) -> Self {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let known = Known { namespace, class: Class::Linear, token: String::new(), seen: Arc::default() };
+        let known = Known { namespace, class: Class::Linear, token: String::new(), seen: Default::default() };
         Self { known: Some(known), ..Self::new(0, nowhere, nowhere) }
     }
 
@@ -250,11 +251,12 @@ impl Client {
     /// A token that was changed or taken away opens nothing any more, also for those who are in.
     pub fn still_known(&mut self, view: &View) {
         let Some(known) = &mut self.known else { return };
-        if Arc::ptr_eq(&known.seen, &view.tokens) {
+        if Arc::ptr_eq(&known.seen.0, &view.tokens) && Arc::ptr_eq(&known.seen.1, &view.formers) {
             return;
         }
-        known.seen = Arc::clone(&view.tokens);
-        let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()));
+        known.seen = (Arc::clone(&view.tokens), Arc::clone(&view.formers));
+        let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()))
+            | is_former(view, &known.namespace, known.token.as_bytes());
         if !same {
             (self.known, self.place, self.hears, self.tracks) = (None, None, None, None);
         }
@@ -267,15 +269,15 @@ impl Client {
         // Each token is compared, so that the time says nothing about which namespaces exist.
         let mut fits = view.tokens.iter().filter(|(namespace, expect)| {
             let named = user.is_none_or(|user| namespace.as_bytes() == user);
-            same_secret(expect, token) & named
+            (same_secret(expect, token) | is_former(view, namespace, token)) & named
         });
         match (fits.next(), fits.next()) {
-            (Some((namespace, token)), None) => {
+            (Some((namespace, _)), None) => {
                 self.known = Some(Known {
                     namespace: namespace.as_str().into(),
                     class: view.class_of(namespace),
-                    token: token.clone(),
-                    seen: Arc::clone(&view.tokens),
+                    token: String::from_utf8_lossy(token).into_owned(),
+                    seen: (Arc::clone(&view.tokens), Arc::clone(&view.formers)),
                 });
                 if self.hears.as_ref().is_some_and(|hears| hears.namespace() != namespace) {
                     (self.hears, self.tracks) = (None, None);
@@ -291,6 +293,11 @@ impl Client {
             }
         }
     }
+}
+
+/// The token of this namespace before the one of now, while that opens.
+fn is_former(view: &View, namespace: &str, token: &[u8]) -> bool {
+    same_secret(view.formers.namespaces.get(namespace).map_or("", String::as_str), token)
 }
 
 impl Client {

@@ -64,5 +64,6 @@ mod sql;
 mod status;
 mod strangers;
 mod streams;
+mod tokens;
 mod up;
 mod workers;
