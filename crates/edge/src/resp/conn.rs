@@ -328,7 +328,7 @@ impl Conn {
             self.keys.drain(..slot.keys);
             self.held_bytes -= slot.bytes;
             // The time that a client chose to wait is not ours.
-            let reply = if slot.silent { reply.unasked(slot.protocol) } else { reply };
+            let reply = if slot.silent { reply.unasked() } else { reply };
             self.tell(slot.name, reply, slot.protocol, if waited { Instant::now() } else { slot.began });
             if let Some(reading) = slot.reading {
                 reading.ends();
@@ -539,9 +539,7 @@ impl Conn {
         let (protocol, began) = (self.client.protocol, Instant::now());
         let silent = !self.client.replies.takes_next();
         match work {
-            Work::Ready(reply) if self.slots.is_empty() && silent => {
-                self.tell(name, reply.unasked(protocol), protocol, began)
-            }
+            Work::Ready(reply) if self.slots.is_empty() && silent => self.tell(name, reply.unasked(), protocol, began),
             // Nothing is before it: no need to queue.
             Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, began),
             work => {

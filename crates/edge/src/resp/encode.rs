@@ -72,10 +72,10 @@ impl Reply {
         matches!(self, Self::Error(_))
     }
 
-    /// What of it comes to a client that wants no replies: what is no reply in RESP3, as that it listens now.
-    pub fn unasked(self, protocol: Protocol) -> Self {
+    /// What of it comes to a client that wants no replies: what is none, as that it listens now.
+    pub fn unasked(self) -> Self {
         match self {
-            Self::Several(replies) if protocol == Protocol::Resp3 => {
+            Self::Several(replies) => {
                 Self::Several(replies.into_iter().filter(|reply| matches!(reply, Self::Push(_))).collect())
             }
             _ => Self::Several(Vec::new()),

@@ -133,7 +133,7 @@ impl Changes {
             of.state.send_replace(State::Ended);
             all.forget(&of);
             if of.is_wanted() {
-                all.tracking.missed(&of.namespace);
+                all.tracking.missed(&of.namespace, false);
             }
         });
         feed
@@ -168,7 +168,8 @@ impl Changes {
 
     /// Some changes may be missing, or all keys are gone.
     fn missed(&self, feed: &Feed) {
-        self.tracking.missed(&feed.namespace);
+        let is_begin = matches!(*feed.state.borrow(), State::Begins);
+        self.tracking.missed(&feed.namespace, is_begin);
     }
 }
 

@@ -182,12 +182,17 @@ impl Tracking {
         }
     }
 
-    /// Any key may have changed.
-    pub fn missed(&self, namespace: &str) {
+    /// Any key may have changed, or may have before changes are told: those who may keep some forget all.
+    pub fn missed(&self, namespace: &str, is_begin: bool) {
         let clients: Vec<Rc<Tracker>> = {
             let mut spaces = self.spaces.borrow_mut();
             let Some(space) = spaces.get_mut(namespace) else { return };
-            let clients: Vec<Rc<Tracker>> = space.clients.values().cloned().collect();
+            let may_keep = |tracker: &&Rc<Tracker>| match tracker.how {
+                How::Read(_) => !tracker.keys.borrow().is_empty(),
+                // It waits for the reply to its command.
+                How::Prefixes(_) => !is_begin,
+            };
+            let clients: Vec<Rc<Tracker>> = space.clients.values().filter(may_keep).cloned().collect();
             for tracker in &clients {
                 let keys: Vec<Bytes> = tracker.keys.borrow().iter().cloned().collect();
                 keys.iter().filter(|key| !tracker.is_read_now(key)).for_each(|key| self.forget(space, tracker, key));
