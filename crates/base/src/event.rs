@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::process::Probe;
-use crate::{AskId, Boot, Exit, Frame, GroupId, NodeId, Now, ProcId, ProcSpec, Record, Signal, Span, Ticket, Time};
+use crate::{
+    AskId, Boot, Exit, Frame, GroupId, NodeId, Now, PackSaid, PackWant, ProcId, ProcSpec, Record, Signal, Span, Ticket,
+    Time,
+};
 
 /// Whatever decides: a clone group's manager, a brick, a whole node. No clock, no socket, no entropy of its own.
 pub trait Machine {
@@ -38,6 +41,10 @@ pub enum Event<Ask> {
         /// The machine has been without power or rebooted since [`Effect::Recovered`]: what was appended without force may
         /// be missing at the log's end.
         rebooted: bool,
+    },
+    /// Comes second and once: the packs that the disk has, by group and number, with the bytes in each.
+    Packs {
+        there: BTreeMap<GroupId, BTreeMap<u64, u64>>,
     },
     /// The moment asked for by `wake_at` has come (or passed).
     Wake,
@@ -72,6 +79,11 @@ pub enum Event<Ask> {
     Saved {
         group: GroupId,
         ticket: Ticket,
+    },
+    /// What came of [`Effect::Pack`].
+    Pack {
+        group: GroupId,
+        said: PackSaid,
     },
     /// What came of [`Effect::Work`].
     Worked {
@@ -153,6 +165,11 @@ pub enum Effect<Answer, View> {
     /// The group is no longer this node's: what the disk has of it may go.
     Forget {
         group: GroupId,
+    },
+    /// Something of the group's packs, beside the log.
+    Pack {
+        group: GroupId,
+        want: PackWant,
     },
     /// Something that takes long, or that no machine may do: it is done beside the machine, and `Worked` follows with the same number.
     /// Nothing follows where nobody does such work.

@@ -139,7 +139,8 @@ impl Cache {
             Input::Voters(voters) => self.leases.set_voters(voters),
             // It has no report, no group and no log, and leads nothing.
             Input::Told { .. } | Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
-            Input::DiskFull(_) | Input::Aside(_) | Input::Leaving(_) => (),
+            Input::Packs(_) | Input::Pack { .. } | Input::DiskFull(_) | Input::DiskRoom { .. } => (),
+            Input::Aside(_) | Input::Leaving(_) => (),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             Input::Tend | Input::Wake => (),
         }

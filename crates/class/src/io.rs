@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Parts, Record, Span, Ticket, Work};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Note, PackSaid, PackWant, Parts, Record, Span, Ticket, Work};
 
 use crate::{Class, CookieSecret};
 
@@ -26,10 +26,16 @@ pub enum Input<C: Class> {
     Appended { group: GroupId, ticket: Ticket },
     /// This save of a group of its own is on the disk.
     Saved { group: GroupId, ticket: Ticket },
+    /// Comes once, behind [`Class::start`]: the packs of all classes that the disk has, by group and number, with the bytes in each.
+    Packs(BTreeMap<GroupId, BTreeMap<u64, u64>>),
+    /// What came of [`Output::Pack`].
+    Pack { group: GroupId, said: PackSaid },
     /// What came of [`Output::Work`].
     Worked { group: GroupId, number: u64, work: Work },
     /// The disk takes nothing (true), or takes all again.
     DiskFull(bool),
+    /// How many bytes of the disk are free, and how many it has, once a second; not where nobody can say.
+    DiskRoom { free: u64, all: u64 },
     /// These nodes lead nothing that another one can lead: they are about to end, drained, or their disks are slow.
     Aside(BTreeSet<NodeId>),
     /// These nodes are about to leave for good, each with whether that is by force: others are to have what they have
@@ -118,6 +124,11 @@ pub enum Output<Answer> {
     Forget {
         group: GroupId,
     },
+    /// Something of the packs of a group of its own, beside the log.
+    Pack {
+        group: GroupId,
+        want: PackWant,
+    },
     /// Have this done beside the machines; [`Input::Worked`] may follow.
     Work {
         group: GroupId,
@@ -161,6 +172,7 @@ impl<Answer> Output<Answer> {
             Output::Append { group, records, ticket, force } => Output::Append { group, records, ticket, force },
             Output::Save { group, parts, ticket } => Output::Save { group, parts, ticket },
             Output::Forget { group } => Output::Forget { group },
+            Output::Pack { group, want } => Output::Pack { group, want },
             Output::Work { group, number, work } => Output::Work { group, number, work },
             Output::Recovered => Output::Recovered,
             Output::Distrust { why } => Output::Distrust { why },

@@ -188,8 +188,9 @@ fn quota(n: &NamespaceView) -> String {
     let held = |UsedView { bytes, keys, bytes_max, keys_max, percent }| {
         let fullest = if percent > 0 { format!("; {percent} % where it is fullest") } else { String::new() };
         format!(
-            "holds:             {keys}{} keys, {}{}{fullest}\n",
+            "holds:             {keys}{} {}, {}{}{fullest}\n",
             of(keys_max.map(|most: u32| most.to_string())),
+            if n.class == "object" { "objects" } else { "keys" },
             size_text(bytes),
             of(bytes_max.map(size_text))
         )

@@ -103,7 +103,7 @@ where
     M::Answer: Send + 'static,
     M::View: Default + Send + Sync + 'static,
 {
-    let Opened { disk, kept: log, safe: appended, remarks, rebooted } = Disk::open(&config.dir)?;
+    let Opened { disk, kept: log, packs: there, safe: appended, remarks, rebooted } = Disk::open(&config.dir)?;
     let dir = config.dir.clone();
     let prepared = Procs::prepare(&config)?;
     let peer_addr = config.peer.local_addr().map_err(Error::io("peer listener"))?;
@@ -143,6 +143,7 @@ where
             let desks = Desks { join: config.join, tunnels: config.tunnels, io: config.io };
             core.procs.start();
             core.event(Event::Start { log, remarks, rebooted });
+            core.event(Event::Packs { there });
             spawn(core.net.clone().listen(listener, desks));
             spawn(timers(core.clone()));
             spawn(appends(core.clone(), appended));
@@ -299,6 +300,7 @@ impl<M: Machine + 'static> Core<M> {
             Effect::Append { group, records, ticket, force } => self.disk.append(group, records, ticket, force),
             Effect::Save { group, parts, ticket } => self.disk.save(group, parts, ticket),
             Effect::Forget { group } => self.disk.forget(group),
+            Effect::Pack { group, want } => self.disk.pack(group, want),
             Effect::Work { group, number, work } => self.begin_work(group, number, work),
             Effect::Recovered => self.disk.recovered(),
             Effect::Distrust { why } => disk::distrust(&self.dir, &why),
@@ -330,6 +332,8 @@ impl<M: Machine + 'static> Sink for Core<M> {
     fn happened(&self, event: Event<Infallible>) {
         self.event(match event {
             Event::Start { log, remarks, rebooted } => Event::Start { log, remarks, rebooted },
+            Event::Packs { there } => Event::Packs { there },
+            Event::Pack { group, said } => Event::Pack { group, said },
             Event::Disk { trouble } => Event::Disk { trouble },
             Event::Wake => Event::Wake,
             Event::Linked { peer, boot, card } => Event::Linked { peer, boot, card },
@@ -451,6 +455,7 @@ async fn appends<M: Machine + 'static>(core: Rc<Core<M>>, mut safe: mpsc::Unboun
         core.event(match safe {
             Safe::Appended(group, ticket) => Event::Appended { group, ticket },
             Safe::Saved(group, ticket) => Event::Saved { group, ticket },
+            Safe::Pack(group, said) => Event::Pack { group, said },
             Safe::Trouble(trouble) => Event::Disk { trouble },
         });
     }
@@ -474,6 +479,10 @@ async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BT
         core.net.gauges(&mut gauges);
         gauges.insert("machine.busy".into(), vitals.machine_busy());
         gauges.insert("disk.unforced_ms_max".into(), core.disk.unforced_ms_max());
+        if let Some((free, size)) = core.disk.room() {
+            gauges.insert("disk.free_bytes".into(), free);
+            gauges.insert("disk.size_bytes".into(), size);
+        }
         core.event(Event::Vitals { cpu_millis, resident_bytes, gauges });
     }
 }

@@ -102,6 +102,9 @@ pub const FORCED_BYTES: usize = 1 << 20;
 /// It rests after that for as long as it took, but no longer than this: a slow disk is no reason not to end.
 pub const REST_MAX: Duration = Duration::from_millis(50);
 
+/// Threads that read packs: a slow read holds up one of them.
+pub const PACK_READERS: usize = 2;
+
 // --- deployed folders ---
 
 /// A version's archive. It is in memory while it travels, and on every node's disk.

@@ -304,6 +304,8 @@ impl Linear {
             Input::Leaving(_) => (),
             // Its groups have voters of their own.
             Input::Voters(_) => (),
+            // It has none.
+            Input::Packs(_) | Input::Pack { .. } | Input::DiskRoom { .. } => (),
             Input::DiskFull(full) => self.disk_full(now, full, out),
             Input::Tend => self.tend(now, out),
             Input::Wake => self.wake(now, out),

@@ -267,7 +267,17 @@ fn bricks(picture: &Picture) -> Markup {
 fn objects(picture: &Picture) -> Markup {
     let has_any =
         |node: &&Node| ["object.objects", "object.tombstones", "object.open"].iter().any(|name| node.gauge(name) > 0);
-    let heads = ["Node", "Objects", "Memory", "Thin", "Not everywhere", "Waiting for the disk", "Deletions"];
+    let heads = [
+        "Node",
+        "Objects",
+        "Bytes",
+        "On disk",
+        "In memory",
+        "Thin",
+        "Not everywhere",
+        "Waiting for the disk",
+        "Deletions",
+    ];
     html! {
         @if !picture.nodes.iter().any(|node| has_any(&node)) { p { "There are none." } }
         @else {
@@ -281,7 +291,9 @@ fn objects(picture: &Picture) -> Markup {
                             tr {
                                 th scope="row" { (node.name) }
                                 td.n { (number(node.gauge("object.objects") as f64)) }
-                                td.n { (node.gauge("object.bytes") >> 20) " of " (node.gauge("object.bytes_max") >> 20) " MiB" }
+                                @for name in ["object.bytes", "object.disk_bytes", "object.memory_bytes"] {
+                                    td.n { (node.gauge(name) >> 20) " MiB" }
+                                }
                                 @for name in ["object.thin", "object.open", "object.pending", "object.tombstones"] {
                                     td.n { (number(node.gauge(name) as f64)) }
                                 }
@@ -441,7 +453,8 @@ mod tests {
         let gauges = [
             ("objects", 821),
             ("bytes", 5 << 20),
-            ("bytes_max", 512 << 20),
+            ("disk_bytes", 7 << 20),
+            ("memory_bytes", 3 << 20),
             ("thin", 31),
             ("open", 42),
             ("pending", 7),
@@ -449,7 +462,7 @@ mod tests {
         ];
         of.nodes[0].gauges.extend(gauges.map(|(name, value)| (format!("object.{name}"), value)));
         let shown = objects(&of).into_string();
-        let cells = [">821<", ">5 of 512 MiB<", ">31<", ">42<", ">7<", ">96<"];
+        let cells = [">821<", ">5 MiB<", ">7 MiB<", ">3 MiB<", ">31<", ">42<", ">7<", ">96<"];
         let at: Vec<_> =
             cells.iter().map(|cell| shown.find(cell).unwrap_or_else(|| panic!("{cell}: {shown}"))).collect();
         assert!(at.is_sorted(), "{shown}");

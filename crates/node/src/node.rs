@@ -681,6 +681,10 @@ impl Machine for Node {
             Event::Saved { group, ticket } => {
                 self.classes_in(now, out, |classes, wants| classes.saved(now, group, ticket, wants));
             }
+            Event::Packs { there } => self.classes_in(now, out, |classes, wants| classes.packs(now, there, wants)),
+            Event::Pack { group, said } => {
+                self.classes_in(now, out, |classes, wants| classes.pack(now, group, said, wants));
+            }
             Event::Worked { group, number, work } => {
                 self.classes_in(now, out, |classes, wants| classes.worked(now, group, number, work, wants));
             }
@@ -689,6 +693,11 @@ impl Machine for Node {
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
             Event::Probed { proc, result } => self.group_in(now, group::Input::Probed { proc, result }, out),
             Event::Vitals { cpu_millis, resident_bytes, gauges } => {
+                let room =
+                    [crate::picture::FREE_FIGURE, crate::picture::SIZE_FIGURE].map(|name| gauges.get(name).copied());
+                if let [Some(free), Some(all)] = room {
+                    self.classes_in(now, out, |classes, wants| classes.disk_room(now, free, all, wants));
+                }
                 self.vitals(now, cpu_millis, resident_bytes, gauges);
                 self.look_at_pace(now, out);
             }

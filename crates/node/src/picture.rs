@@ -29,6 +29,9 @@ use crate::view::{
 
 /// What the host counts of `durability = "memory"`.
 const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
+/// ... and of the disk: bytes that are free, and how many it has.
+pub(crate) const FREE_FIGURE: &str = "disk.free_bytes";
+pub(crate) const SIZE_FIGURE: &str = "disk.size_bytes";
 /// ... and who renews its certificate: when that ends, seconds since 1970.
 pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
 /// ... and how often it could not be renewed since it should have been, tried again and again.

@@ -15,11 +15,11 @@ use crate::node::Out;
 use crate::view::UsedView;
 
 impl Node {
-    /// Into the report: what lies in the own brick and in the groups that this node leads.
+    /// Into the report: what lies in the own brick, in the groups that this node leads, and of objects in its packs.
     pub(crate) fn take_stock_of_namespaces(&mut self) {
         let all = &mut self.report.used;
         all.clear();
-        let held = self.classes.session.used().chain(self.classes.linear.used());
+        let held = self.classes.session.used().chain(self.classes.linear.used()).chain(self.classes.object.used());
         for (name, used, bounds) in held.filter(|(_, used, _)| used.keys > 0 || used.bytes > 0) {
             let there = all.entry(name.to_owned()).or_default();
             there.bytes = there.bytes.saturating_add(used.bytes);
@@ -72,10 +72,8 @@ impl Node {
 
     /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.
     pub(crate) fn used_view(&self, name: &str) -> Option<UsedView> {
-        let spec = self
-            .namespaces
-            .get(name)
-            .filter(|spec| spec.session().is_some() || spec.linear().is_some() || spec.sql().is_some())?;
+        let tells = |spec: &&NamespaceSpec| spec.cache().is_none() && spec.soft().is_none();
+        let spec = self.namespaces.get(name).filter(tells)?;
         let told = self.live_cards().filter_map(|card| self.report_of(card.id).used.get(name).copied());
         let all = told.fold(UsedThere::default(), |all, one| UsedThere {
             bytes: all.bytes.saturating_add(one.bytes),
@@ -83,7 +81,11 @@ impl Node {
             percent: all.percent.max(one.percent),
         });
         let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED);
-        let copies = if spec.session().is_some() { bricks() as u64 } else { 1 };
+        let copies = match (spec.session(), spec.object()) {
+            (Some(_), _) => bricks() as u64,
+            (_, Some(spec)) => u64::from(spec.copies).clamp(1, self.live_cards().count().max(1) as u64),
+            _ => 1,
+        };
         let quota = spec.quota();
         Some(UsedView {
             bytes: all.bytes.div_ceil(copies),

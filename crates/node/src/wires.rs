@@ -404,6 +404,7 @@ impl Node {
                 self.pace.forget(group);
                 out.push(Effect::Forget { group });
             }
+            Output::Pack { group, want } => out.push(Effect::Pack { group, want }),
             Output::Work { group, number, work } => out.push(Effect::Work { group, number, work }),
             Output::Recovered => out.push(Effect::Recovered),
             Output::Distrust { why } => out.push(Effect::Distrust { why }),

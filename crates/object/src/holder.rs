@@ -7,8 +7,10 @@ use base::checksum::Checksum;
 use base::{NodeId, Priority, Ticket};
 use bytes::Bytes;
 
+use crate::lies::Lies;
 use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX, PIECE_BYTES};
 use crate::log::{Waiter, Waits};
+use crate::store::Why;
 use crate::table::{Entry, Held, Merged};
 use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
 use crate::{Body, Call, Key, Object};
@@ -35,15 +37,13 @@ impl Object {
     }
 
     pub(crate) fn got(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key, at: u32) {
-        // As if it were not here: the next one is asked.
-        let is_sound = self.is_sound(call, key, at as usize);
-        let entry = self.table.get(key).filter(|_| is_sound);
-        let piece = entry.and_then(|entry| entry.body.piece_at(at as usize));
-        let (begins, sum, body) =
-            piece.map_or_else(Default::default, |(begins, piece)| (begins as u32, piece.sum, piece.bytes.clone()));
-        let held = entry.map(|entry| (&entry.held).into());
-        let here = Here { objects: 0, held, safe: false, from: begins, sum };
-        self.send(call, from, id, Priority::NORMAL, What::Got(here), body);
+        if self.give(call, key, at as usize, Why::Get { to: from, id }) {
+            return;
+        }
+        // A bad one is as if it were not here: the next node is asked.
+        let entry = self.table.get(key).filter(|_| !self.mending.is_bad(key));
+        let here = Here { held: entry.map(|entry| (&entry.held).into()), ..Here::default() };
+        self.send(call, from, id, Priority::NORMAL, What::Got(here), Bytes::new());
     }
 
     pub(crate) fn listed(&mut self, call: &mut Call, from: NodeId, id: u64, list: ListMessage) -> Option<()> {
@@ -189,7 +189,8 @@ impl Object {
         }
         held.has.insert(self.me);
         self.mending.forget(key);
-        self.table.insert(key.clone(), Entry { held, body, set: come.set, ticket: Ticket(0) });
+        let body = Lies::Here(body);
+        self.table.insert(key.clone(), Entry { held, body, set: come.set, ticket: Ticket(0), serial: 0 });
         let ticket = self.append(call, key, true, true);
         if let Some((_, of)) = self.table.held_mut(key) {
             *of = ticket;

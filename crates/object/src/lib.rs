@@ -13,7 +13,7 @@
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
 //! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
-//! does with it, `log` its disk, `push` what is open or thin, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
+//! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
 //!
@@ -26,10 +26,12 @@ mod choose;
 mod dump;
 mod give_up;
 mod holder;
+mod lies;
 pub mod limits;
 mod log;
 mod mend;
 mod op;
+mod packs;
 mod peers;
 mod push;
 mod read;
@@ -37,6 +39,7 @@ mod ship;
 mod spec;
 mod stage;
 mod stamp;
+mod store;
 mod table;
 mod wire;
 mod write;
@@ -48,7 +51,7 @@ use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
 use bytes::Bytes;
 use class::dump::Record;
 use class::version::Clock;
-use class::{Birth, Class, Declared, Figure, Number, Numbers};
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Numbers, Used};
 use flow::stage::Shown;
 use prost::Message;
 
@@ -65,6 +68,7 @@ use peers::Peers;
 use push::Open;
 use ship::Ships;
 use stage::Stages;
+use store::Store;
 use table::Table;
 use wire::{Head, What};
 
@@ -80,13 +84,24 @@ pub const PIECES_LEVEL: u32 = 7;
 /// What whoever starts a node tells its part of the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Memory that objects may take at this node, bytes.
+    /// What objects may have at this node, bytes.
     pub bytes_max: u64,
+    /// So much becomes one pack.
+    pub pack_bytes: u64,
+    /// Bytes of packs that nothing needs, beside half as many as are needed, which are not worth writing the rest anew.
+    pub waste_bytes: u64,
+    /// Entries that a checkpoint walks over in one turn.
+    pub save_entries: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { bytes_max: limits::BYTES_MAX }
+        Self {
+            bytes_max: limits::BYTES_MAX,
+            pack_bytes: limits::PACK_BYTES,
+            waste_bytes: limits::WASTE_BYTES,
+            save_entries: limits::SAVE_ENTRIES,
+        }
     }
 }
 
@@ -110,6 +125,9 @@ pub struct Object {
     /// The level of programs that the cluster has agreed on.
     level: u32,
     log: Log,
+    store: Store,
+    /// What is left of the disk is for deletions, and for what makes room.
+    is_disk_low: bool,
     ops: Ops,
     /// What this node says to itself, in this turn.
     own: VecDeque<(Head, Bytes)>,
@@ -146,15 +164,17 @@ impl Class for Object {
     const RECORDS: &'static str = "object";
     const SINCE: u32 = LEVEL;
     const FIGURES: &'static [Figure] = &[
-        Figure::gauge("object.bytes", "Memory that the objects at this node take."),
-        Figure::gauge("object.bytes_max", "Memory that objects may take at this node."),
+        Figure::gauge("object.bytes", "Bytes of the objects at this node, with what it costs to know of them."),
+        Figure::gauge("object.bytes_max", "What `object.bytes` may be at most."),
         Figure::counter(
             "object.damaged",
             "Copies of objects that were found with a wrong checksum, here or as another node sent them; another copy was read.",
         ),
         Figure::counter("object.deletes", "Deletions that this node's doors asked for."),
+        Figure::gauge("object.disk_bytes", "Bytes of the packs on this node's disk, in which its objects lie."),
         Figure::counter("object.gets", "Objects that this node's doors asked for."),
         Figure::counter("object.given_up", "Copies that this node dropped, as enough others have the object."),
+        Figure::gauge("object.memory_bytes", "Bytes of objects in this node's memory: those that lie in no pack yet."),
         Figure::counter(
             "object.mended",
             "Copies at this node with a wrong checksum whose place another node's copy took.",
@@ -213,12 +233,17 @@ impl Class for Object {
             Input::Declared(declared) => self.declared(call, declared),
             Input::Appended { group, ticket } if group == GROUP => self.appended(call, ticket),
             Input::Saved { group, ticket } if group == GROUP => self.log.saved(ticket),
+            Input::Packs(there) => self.packs_are_there(call, there.get(&GROUP).unwrap_or(&BTreeMap::new())),
+            Input::Pack { group, said } if group == GROUP => self.pack_said(call, said),
             Input::DiskFull(is_full) => self.log.is_full = is_full,
+            Input::DiskRoom { free, all } => {
+                self.is_disk_low = free < limits::FREE_BYTES_MIN.min(all / limits::FREE_PART_MIN);
+            }
             Input::Aside(aside) => self.peers.aside = aside,
             Input::Leaving(leaving) => self.leaving(call, leaving),
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
             Input::Tend => self.tend(call),
-            Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
+            Input::Appended { .. } | Input::Saved { .. } | Input::Pack { .. } | Input::Worked { .. } => (),
             Input::Told { .. } | Input::Wake | Input::Voters(_) => (),
         }
         loop {
@@ -227,6 +252,7 @@ impl Class for Object {
             let Some((head, body)) = self.own.pop_front() else { break };
             self.hear(call, self.me, head, body);
         }
+        self.pack_on(call);
     }
 
     fn wake_at(&self) -> Option<Time> {
@@ -254,8 +280,10 @@ impl Class for Object {
             self.settings.bytes_max,
             damaged,
             deletes,
+            self.table.packs.bytes(),
             gets,
             given_up,
+            self.table.here + self.stages.bytes(),
             mended,
             objects,
             open,
@@ -312,6 +340,8 @@ impl Object {
             ships: Ships::default(),
             level: 1,
             log: Log::default(),
+            store: Store::default(),
+            is_disk_low: false,
             ops: Ops::new(rng.u64()),
             own: VecDeque::new(),
             distrust: None,
@@ -320,20 +350,30 @@ impl Object {
         }
     }
 
+    /// What this node has of each namespace.
+    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
+        self.spaces.iter().map(|(name, (id, _))| (&**name, self.table.used(*id), Bounds::default()))
+    }
+
     fn declared(&mut self, call: &mut Call, declared: Declared<Self>) {
         self.copies = declared.spaces.values().map(|space| (space.id, space.spec.copies)).collect();
         let spaces = declared.spaces.into_iter();
         self.spaces = spaces.map(|(name, space)| (name.into(), (space.id, space.spec))).collect();
         (self.numbers, self.level) = (declared.numbers, declared.level);
-        self.drop_removed();
+        self.drop_removed(call);
         self.peers.declared(self.me, call.now, declared.nodes);
         self.recheck_all(call);
     }
 
     /// What lies under the number of a namespace that was removed goes, from the disk with the next checkpoint.
-    fn drop_removed(&mut self) {
+    fn drop_removed(&mut self, call: &mut Call) {
         let over = self.table.iter().filter(|(key, _)| self.numbers.is_over(key.ns)).map(|(key, _)| key.clone());
         for key in over.collect::<Vec<_>>() {
+            // The log is not to name a pack that went.
+            let packed = self.table.get(&key).filter(|entry| matches!(entry.body, lies::Lies::Packed(_)));
+            if let Some(held) = packed.map(|entry| entry.held.clone()) {
+                self.append_drop(call, &key, held);
+            }
             self.table.remove(&key);
             self.open.forget(&key);
             self.giving.forget(&key);
@@ -425,7 +465,9 @@ impl Object {
     /// It takes no more objects. Deletions it takes.
     fn is_full(&self) -> bool {
         self.log.is_full
+            || self.is_disk_low
             || self.table.bytes + self.stages.bytes() >= self.settings.bytes_max
+            || self.table.here + self.stages.bytes() >= limits::HERE_BYTES_MAX
             || self.table.len() >= limits::ENTRIES_MAX
             || self.log.unforced_bytes() >= limits::UNFORCED_BYTES_MAX
     }

@@ -9,7 +9,7 @@ pub const OWNER_BYTES_MAX: usize = 255;
 pub const PIECE_BYTES: usize = 1 << 20;
 /// Pieces of one object.
 pub const PIECES_MAX: usize = 64;
-/// Largest object, bytes: a message with what people attach to it, twice over. It lies in the memory of its nodes.
+/// Largest object, bytes: a message with what people attach to it, twice over.
 pub const OBJECT_BYTES_MAX: usize = PIECES_MAX * PIECE_BYTES;
 /// Pieces that are sent to a node before its disk has the first of them: a round trip and a force, and a quarter of what may wait for a
 /// peer (`host/src/limits.rs`), so that what else goes there has room.
@@ -35,10 +35,27 @@ pub const SPREAD_MAX: u32 = 16;
 /// Nodes that one object may be meant for: those that were asked for it and may have it.
 pub const HOMES_MAX: usize = 64;
 
-/// Memory that the objects of a node may take, bytes, unless the node is told otherwise. They are in memory and in the log: there is no
-/// other store yet.
-pub const BYTES_MAX: u64 = 512 << 20;
-/// Objects and tombstones of a node: a checkpoint walks over all of them.
+/// What the objects of a node may have, bytes, unless the node is told otherwise. Most disks are full before: a full one takes no more,
+/// and the next node does.
+pub const BYTES_MAX: u64 = 1 << 40;
+/// Bytes of objects that a node has in memory at most: what lies in no pack yet. A node whose cluster knows of no packs has all there.
+pub const HERE_BYTES_MAX: u64 = 512 << 20;
+/// A pack has so many bytes, unless it is of one object that has more: few files, and soon read where most of it is needed no more. So
+/// much lies in memory before there is one.
+pub const PACK_BYTES: u64 = 16 << 20;
+/// What is left of packs is written anew when they have so many bytes that nothing needs, and half as many as are needed beside.
+pub const WASTE_BYTES: u64 = 64 << 20;
+/// A node whose disk has less room than this, or than such a part of it, takes no more objects: deletions have to be written, too, and
+/// so has what is left of packs before these can go.
+pub const FREE_BYTES_MIN: u64 = 1 << 30;
+pub const FREE_PART_MIN: u64 = 16;
+/// While so many packs' worth is in memory, and one is being written, senders of pieces are not told that these are safe: they wait. From
+/// half of it on packs are written without a rest.
+pub const BEHIND_PACKS: u64 = 6;
+/// Bytes of packs that the disk is asked for at a time; what is more waits in a queue, and so do so many questions for them.
+pub const FETCH_BYTES_MAX: u64 = 32 << 20;
+pub const FETCHES_WAITING_MAX: usize = 8192;
+/// Objects and tombstones of a node: a checkpoint walks over all of them, and each takes half a kilobyte of memory.
 pub const ENTRIES_MAX: usize = 1 << 18;
 /// What an entry costs beside owner and body, bytes: key, stamp, homes, its places in maps.
 pub const ENTRY_BYTES: u64 = 256;
@@ -79,8 +96,12 @@ pub const AHEAD_MS_MAX: u64 = 1000;
 pub const TOMBSTONE_MS_ONCE: u64 = 8 * 86_400_000;
 /// With `writes = "newest"`: longer than any frame is under way.
 pub const TOMBSTONE_MS_NEWEST: u64 = 3_600_000;
-/// A checkpoint replaces the log when so much was appended since the last one, and at least as much as what lives.
-pub const SAVE_BYTES_MIN: u64 = 32 << 20;
+/// A checkpoint replaces the log when this has twice what the checkpoint would have, and so many packs' worth beside.
+pub const SAVE_PACKS: u64 = 2;
+/// About what a checkpoint has of an entry whose bytes lie in a pack.
+pub const RECORD_BYTES: u64 = 128;
+/// Entries of which a checkpoint has records made in one turn, four times a second: some ten milliseconds.
+pub const SAVE_ENTRIES: usize = 1 << 14;
 
 const _: () = assert!(PIECE_BYTES + (64 << 10) < FRAME_BYTES_MAX, "a piece travels in one frame");
 const _: () = assert!(SHIP_AGAIN.as_micros() * 4 < SHIP_SILENT.as_micros(), "it is sent again before it is given up");

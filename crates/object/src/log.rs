@@ -1,15 +1,17 @@
 //! This node's share of the log: what is appended, who waits for it, and when a checkpoint replaces it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, Parts, Record, Ticket};
 use bytes::Bytes;
+use class::Version;
 
 use crate::body::Piece;
-use crate::limits::{SAVE_BYTES_MIN, TOMBSTONE_MS_NEWEST, TOMBSTONE_MS_ONCE};
+use crate::lies::Lies;
+use crate::limits::{RECORD_BYTES, SAVE_PACKS, TOMBSTONE_MS_NEWEST, TOMBSTONE_MS_ONCE};
 use crate::table::{Entry, Held};
 use crate::wire::{Logged, LoggedPiece, Verdict};
-use crate::{Body, Call, GROUP, Key, Object, Output};
+use crate::{Body, Call, GROUP, Key, Object, Output, Stamp};
 
 /// Somebody who waits until something is on the disk.
 pub(crate) struct Waiter {
@@ -36,12 +38,16 @@ pub(crate) struct Log {
     last: Ticket,
     /// All up to here is on the disk.
     safe: Ticket,
+    /// All up to here is forced there: a power cut takes none of it.
+    forced: Ticket,
     /// Appended with force, and not safe: bytes, and who waits.
     unforced: BTreeMap<Ticket, (usize, Vec<Waiter>)>,
     unforced_bytes: u64,
-    /// Since the last checkpoint.
-    appended_bytes: u64,
-    /// A checkpoint is under way.
+    /// What it has on the disk: its last checkpoint, or so, and what was appended since.
+    bytes: u64,
+    /// A checkpoint is being made,
+    making: Option<Making>,
+    /// ... or is on its way to the disk.
     saving: Option<Ticket>,
     /// The disk has what lies under numbers of namespaces that were removed: the next checkpoint is without it, and comes soon.
     pub has_removed: bool,
@@ -49,9 +55,24 @@ pub(crate) struct Log {
     pub is_full: bool,
 }
 
+/// What a checkpoint has of entries up to a key, without those that have changed meanwhile.
+#[derive(Default)]
+struct Making {
+    records: Vec<Bytes>,
+    after: Option<Key>,
+}
+
 impl Log {
     pub fn pending(&self) -> u64 {
         self.unforced.len() as u64
+    }
+
+    pub fn last(&self) -> Ticket {
+        self.last
+    }
+
+    pub fn forced(&self) -> Ticket {
+        self.forced
     }
 
     pub fn unforced_bytes(&self) -> u64 {
@@ -72,6 +93,8 @@ impl Log {
         if self.saving == Some(ticket) {
             self.saving = None;
         }
+        // What was appended before is replaced.
+        self.forced = self.forced.max(ticket);
     }
 
     fn next(&mut self) -> Ticket {
@@ -94,6 +117,12 @@ impl Object {
         self.append_record(call, logged.record(), false);
     }
 
+    /// The record that says where an entry lies, if it lies in a pack.
+    pub(crate) fn placed(&self, key: &Key) -> Option<Record> {
+        let logged = logged(key, self.table.get(key)?);
+        logged.place.is_some().then(|| logged.record())
+    }
+
     /// Keeps a piece. Until an entry behind it names its set, it is of nothing.
     pub(crate) fn append_piece(&mut self, call: &mut Call, set: u64, from: usize, piece: &Piece, waiter: Waiter) {
         let record = LoggedPiece { set, from, piece: piece.clone() }.record();
@@ -102,19 +131,26 @@ impl Object {
     }
 
     fn append_record(&mut self, call: &mut Call, record: Record, force: bool) -> Ticket {
-        let (ticket, bytes) = (self.log.next(), record.len());
-        self.log.appended_bytes += bytes as u64;
+        self.append_records(call, vec![record], force)
+    }
+
+    pub(crate) fn append_records(&mut self, call: &mut Call, records: Vec<Record>, force: bool) -> Ticket {
+        let (ticket, bytes) = (self.log.next(), records.iter().map(Record::len).sum::<usize>());
+        self.log.bytes += bytes as u64;
         if force {
             self.log.unforced.insert(ticket, (bytes, Vec::new()));
             self.log.unforced_bytes += bytes as u64;
         }
-        call.out.push(Output::Append { group: GROUP, records: vec![record], ticket, force });
+        call.out.push(Output::Append { group: GROUP, records, ticket, force });
         ticket
     }
 
     pub(crate) fn appended(&mut self, call: &mut Call, ticket: Ticket) {
         // One that was not forced is safe by no force of its own: those before it are.
         self.log.safe = self.log.safe.max(ticket);
+        if self.log.unforced.contains_key(&ticket) {
+            self.log.forced = self.log.forced.max(ticket);
+        }
         while let Some(first) = self.log.unforced.first_entry().filter(|first| *first.key() <= ticket) {
             let (bytes, waiters) = first.remove();
             self.log.unforced_bytes -= bytes as u64;
@@ -134,28 +170,71 @@ impl Object {
 
     /// Replaces the log by what there is, when that makes it much shorter. Deletions that all have, and that are old, are forgotten.
     pub(crate) fn checkpoint(&mut self, call: &mut Call) {
-        let enough = SAVE_BYTES_MIN.max(self.table.bytes);
-        let is_due = self.log.appended_bytes >= enough || self.log.has_removed;
-        if self.log.saving.is_some() || !is_due || self.log.is_full {
-            return;
+        if self.log.making.is_none() {
+            // What is in packs is no part of it but for the place.
+            let has = self.table.here + self.table.len() as u64 * RECORD_BYTES;
+            let is_due = self.log.bytes >= 2 * has + SAVE_PACKS * self.settings.pack_bytes || self.log.has_removed;
+            if self.log.saving.is_some() || !is_due || self.log.is_full {
+                return;
+            }
+            self.log.has_removed = false;
+            self.forget_tombstones(call.wall_ms);
+            self.table.changed = Some(BTreeSet::new());
+            self.log.making = Some(Making::default());
         }
-        self.log.has_removed = false;
-        self.forget_tombstones(call.wall_ms);
+        if self.make_some() && !self.log.is_full {
+            self.save(call);
+        }
+    }
+
+    /// A part of the checkpoint: a walk over all entries in one turn would hold up whatever else there is to do. True: it was the last.
+    fn make_some(&mut self) -> bool {
+        let Some(mut making) = self.log.making.take() else { return false };
+        let some = self.table.range(making.after.as_ref()).take(self.settings.save_entries);
+        let (mut count, mut here, mut after) = (0, Vec::new(), None);
+        for (key, entry) in some {
+            count += 1;
+            after = Some(key);
+            match entry.body.here() {
+                0 => making.records.push(logged(key, entry).record().into()),
+                // It may be in a pack, or gone, when all the others are told.
+                _ => here.push(key.clone()),
+            }
+        }
+        if let Some(after) = after.cloned() {
+            making.after = Some(after);
+        }
+        if let Some(changed) = &mut self.table.changed {
+            changed.extend(here);
+        }
+        self.log.making = Some(making);
+        count < self.settings.save_entries
+    }
+
+    /// With what has changed since it was begun: of two records about an entry the later one holds.
+    fn save(&mut self, call: &mut Call) {
+        let (Some(making), Some(changed)) = (self.log.making.take(), self.table.changed.take()) else { return };
         // What is on a stage may be named by a put that comes later.
         let staged = self.stages.iter().map(|stage| (stage.set, stage.pieces.clone(), None));
-        let entry = |(key, entry): (&Key, &Entry)| {
-            let pieces = if entry.set > 0 { entry.body.pieces().to_vec() } else { Vec::new() };
-            (entry.set, pieces, Some(logged(key, entry)))
+        let entry = |key: &Key| match self.table.get(key) {
+            Some(entry) => {
+                let pieces = match &entry.body {
+                    Lies::Here(body) if entry.set > 0 => body.pieces().to_vec(),
+                    Lies::Here(_) | Lies::Packed(_) => Vec::new(),
+                };
+                (entry.set, pieces, Some(logged(key, entry)))
+            }
+            None => (0, Vec::new(), Some(Logged::nothing(key))),
         };
-        let all: Vec<(u64, Vec<Piece>, Option<Logged>)> = staged.chain(self.table.iter().map(entry)).collect();
+        let rest: Vec<(u64, Vec<Piece>, Option<Logged>)> = staged.chain(changed.iter().map(entry)).collect();
         let ticket = self.log.next();
-        self.log.appended_bytes = 0;
+        self.log.bytes = self.table.here + self.stages.bytes() + self.table.len() as u64 * RECORD_BYTES;
         self.log.saving = Some(ticket);
-        let records = all.into_iter().flat_map(|(set, pieces, logged)| {
+        let rest = rest.into_iter().flat_map(|(set, pieces, logged)| {
             let head = logged.into_iter().map(|logged| Bytes::from(logged.record()));
             pieces_of(set, pieces).map(|piece| Bytes::from(piece.record())).chain(head)
         });
-        let parts = Parts(Box::new(records));
+        let parts = Parts(Box::new(making.records.into_iter().chain(rest)));
         call.out.push(Output::Save { group: GROUP, parts, ticket });
     }
 
@@ -175,6 +254,7 @@ impl Object {
     /// What the disk has kept: records in order, each later one instead of what it is about.
     pub(crate) fn restore(&mut self, records: Vec<Bytes>) {
         let mut sets: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
+        self.log.bytes = records.iter().map(|record| record.len() as u64).sum();
         for record in records {
             if let Some(LoggedPiece { set, from, piece }) = LoggedPiece::read(&record) {
                 let pieces = sets.entry(set).or_default();
@@ -185,12 +265,17 @@ impl Object {
                 pieces.push(Piece { bytes: Bytes::copy_from_slice(&piece.bytes), ..piece });
                 continue;
             }
-            let Some(Logged { key, held, body, set, dropped }) = Logged::read(record) else {
+            let Some(Logged { key, held, body, set, place, dropped }) = Logged::read(record) else {
                 self.distrust = Some("the log has an object that this program cannot read".into());
                 return;
             };
             if dropped {
                 self.table.remove(&key);
+                continue;
+            }
+            if let Some(place) = place {
+                let body = Lies::Packed(place);
+                self.table.insert(key, Entry { held, body, set: 0, ticket: Ticket(0), serial: 0 });
                 continue;
             }
             let (body, set) = match (body, set, held.stamp.gone) {
@@ -208,14 +293,19 @@ impl Object {
                     (body, set)
                 }
                 // Only its homes changed.
-                (None, 0, false) => match self.table.get(&key).filter(|entry| entry.held.stamp.is_same(&held.stamp)) {
-                    Some(entry) => (entry.body.clone(), entry.set),
-                    None => continue,
-                },
+                (None, 0, false) => {
+                    if self.table.get(&key).is_some_and(|entry| entry.held.stamp.is_same(&held.stamp)) {
+                        self.table.hold(&key, held);
+                    }
+                    continue;
+                }
             };
-            self.table.insert(key, Entry { held, body, set, ticket: Ticket(0) });
+            self.table.insert(key, Entry { held, body: Lies::Here(body), set, ticket: Ticket(0), serial: 0 });
         }
-        let is_bad = |(_, entry): &(&Key, &Entry)| !entry.held.stamp.gone && !entry.body.is_right(entry.held.stamp.sum);
+        let is_bad = |(_, entry): &(&Key, &Entry)| {
+            let stamp = entry.held.stamp;
+            !stamp.gone && entry.body.is_bad(stamp.sum, stamp.size)
+        };
         let bad: Vec<Key> = self.table.iter().filter(is_bad).map(|(key, _)| key.clone()).collect();
         bad.iter().for_each(|key| self.was_kept_badly(key));
         // Pieces of what was never put: the next checkpoint is without them.
@@ -224,16 +314,30 @@ impl Object {
 }
 
 impl Logged {
+    /// There is nothing here.
+    fn nothing(key: &Key) -> Self {
+        let held = Held {
+            stamp: Stamp { version: Version::default(), once: false, gone: false, sum: 0, size: 0 },
+            homes: BTreeSet::new(),
+            has: BTreeSet::new(),
+            turns: BTreeMap::new(),
+        };
+        Self { dropped: true, ..Self::without_body(key, &held) }
+    }
+
     fn without_body(key: &Key, held: &Held) -> Self {
-        Self { key: key.clone(), held: held.clone(), body: None, set: 0, dropped: false }
+        Self { key: key.clone(), held: held.clone(), body: None, set: 0, place: None, dropped: false }
     }
 }
 
-/// An entry with its bytes, or with the name of their set.
+/// An entry with its bytes, or with the name of their set, or with their place.
 fn logged(key: &Key, entry: &Entry) -> Logged {
-    let has_body = !entry.held.stamp.gone && entry.set == 0;
-    let body = has_body.then(|| entry.body.whole());
-    Logged { body, set: entry.set, ..Logged::without_body(key, &entry.held) }
+    let without = Logged::without_body(key, &entry.held);
+    match &entry.body {
+        Lies::Packed(place) => Logged { place: Some(place.clone()), ..without },
+        Lies::Here(_) if entry.held.stamp.gone || entry.set > 0 => Logged { set: entry.set, ..without },
+        Lies::Here(body) => Logged { body: Some(body.whole()), ..without },
+    }
 }
 
 fn pieces_of(set: u64, pieces: Vec<Piece>) -> impl Iterator<Item = LoggedPiece> {

@@ -1,4 +1,5 @@
-//! Copies whose bytes are not what their checksum says: found at the start, when what the disk has kept is read, and whenever one is asked for.
+//! Copies whose bytes are not what their checksum says: found when the log is read at the start, whenever one is read, and by a look at each
+//! in turn.
 //! Such a copy is given to nobody and counts for nobody who would drop its own. The others are told that this node wants it once more
 //! (a turn, as if it had been given up), and push it; what comes takes its place.
 
@@ -8,6 +9,7 @@ use base::{NodeId, Priority, Ticket};
 use bytes::Bytes;
 
 use crate::holder::Come;
+use crate::lies::Lies;
 use crate::limits::MEND_ENTRIES;
 use crate::table::Entry;
 use crate::wire::{PutMessage, What};
@@ -39,23 +41,15 @@ impl Object {
         self.figures.damaged += 1;
     }
 
-    /// Looks at a copy that is asked for. False: it is bad.
-    pub(crate) fn is_sound(&mut self, call: &mut Call, key: &Key, at: usize) -> bool {
-        if self.mending.is_bad(key) {
-            return false;
-        }
-        let Some(entry) = self.table.get(key) else { return true };
-        let is_right = entry.body.piece_at(at).is_none_or(|(_, piece)| piece.is_right());
-        if !is_right {
-            self.mending.of.insert(key.clone(), false);
-            self.figures.damaged += 1;
-            let text = format!(
-                "the copy of object {} here has a wrong checksum; another one is read, and takes its place",
-                key.id
-            );
-            call.out.push(Output::Warn { text });
-        }
-        is_right
+    /// A copy that was looked at is bad.
+    pub(crate) fn is_damaged(&mut self, call: &mut Call, key: &Key) {
+        self.mending.of.insert(key.clone(), false);
+        self.figures.damaged += 1;
+        let text = format!(
+            "the copy of object {} here has a wrong checksum; another one is read, and takes its place",
+            key.id
+        );
+        call.out.push(Output::Warn { text });
     }
 
     /// Tells those that have sound copies.
@@ -104,7 +98,7 @@ impl Object {
     /// The same write has come once more: its bytes take the place of bad ones.
     pub(crate) fn is_mended(&mut self, call: &mut Call, key: &Key, come: Come) -> Option<Ticket> {
         let body = come.body.filter(|_| self.mending.is_bad(key))?;
-        let entry = Entry { body, set: come.set, ..self.table.get(key)?.clone() };
+        let entry = Entry { body: Lies::Here(body), set: come.set, ..self.table.get(key)?.clone() };
         self.table.insert(key.clone(), entry);
         self.mending.forget(key);
         let ticket = self.append(call, key, true, true);

@@ -8,7 +8,8 @@ use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
 use crate::limits::{COPIES, HOMES_MAX, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
-use crate::ship::Cause;
+use crate::ship::{Cargo, Cause};
+use crate::store::Why;
 use crate::table::Entry;
 use crate::wire::{PutMessage, Took, What};
 use crate::{Call, Key, Object};
@@ -168,6 +169,8 @@ impl Object {
         self.complete_thin(call);
         self.give_up(call);
         self.mend(call);
+        self.move_on(call);
+        self.check_on(call);
         self.checkpoint(call);
         self.stages.drop_old(call.now);
     }
@@ -176,7 +179,8 @@ impl Object {
         let (mut bytes, mut count) = (0, 0);
         while let Some(key) = self.open.next_due(call.now).filter(|_| bytes < PUSH_BYTES && count < PUSH_ENTRIES) {
             let entry = self.table.get(&key).expect("what is open is there");
-            let (held, body) = (entry.held.clone(), entry.body.clone());
+            let (held, serial) = (entry.held.clone(), entry.serial);
+            let (len, in_pieces) = (entry.body.len(), entry.body.is_in_pieces());
             let may = |to: &NodeId| self.peers.is_live(*to) && (held.stamp.gone || !self.peers.is_full(*to));
             let (live, ready): (Vec<NodeId>, Vec<NodeId>) = {
                 let lacking = self.lacking(entry);
@@ -193,18 +197,23 @@ impl Object {
                 continue;
             }
             for to in ready {
-                if body.is_in_pieces() {
+                if in_pieces {
                     if self.ships.may_push(to, &key) {
-                        bytes += body.len();
+                        bytes += len;
                         self.figures.pushes += 1;
-                        self.ship(call, to, body.clone(), Cause::Push(key.clone()), Priority::LOWEST);
+                        let cargo = Cargo::Entry(key.clone(), serial);
+                        self.ship(call, to, cargo, Cause::Push(key.clone()), Priority::LOWEST);
                     }
                     continue;
                 }
-                bytes += body.len();
+                bytes += len;
                 self.figures.pushes += 1;
+                if len > 0 {
+                    self.give(call, &key, 0, Why::Push { to });
+                    continue;
+                }
                 let put = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: true, stage: 0 };
-                self.send(call, to, 0, Priority::LOWEST, What::Put(put), body.whole());
+                self.send(call, to, 0, Priority::LOWEST, What::Put(put), Bytes::new());
             }
         }
     }

@@ -7,7 +7,9 @@ use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
 use crate::body::Body;
+use crate::lies::{Part, parts_of};
 use crate::limits::{PIECES_AHEAD, PUSHES_WAITING_MAX, SHIP_AGAIN, SHIP_SILENT};
+use crate::store::Why;
 use crate::wire::{PieceMessage, PutMessage, StagedMessage, What};
 use crate::write::Shipped;
 use crate::{Call, Key, Object};
@@ -21,7 +23,8 @@ pub(crate) struct Ships {
 pub(crate) struct Ship {
     /// What the pieces are called at the other side.
     stage: u64,
-    body: Body,
+    cargo: Cargo,
+    parts: Box<[Part]>,
     priority: Priority,
     cause: Cause,
     /// Pieces that were sent, and that the other disk has.
@@ -32,6 +35,14 @@ pub(crate) struct Ship {
     /// When something was heard of it that is new. None: it waits for others.
     heard: Option<Time>,
     again: Time,
+}
+
+/// What is sent.
+#[derive(Clone)]
+pub(crate) enum Cargo {
+    Body(Body),
+    /// What this node has, wherever it lies: the entry with this serial.
+    Entry(Key, u64),
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -75,11 +86,15 @@ impl Ships {
 }
 
 impl Object {
-    pub(crate) fn ship(&mut self, call: &mut Call, to: NodeId, body: Body, cause: Cause, priority: Priority) {
+    pub(crate) fn ship(&mut self, call: &mut Call, to: NodeId, cargo: Cargo, cause: Cause, priority: Priority) {
+        let parts = match &cargo {
+            Cargo::Body(body) => parts_of(body),
+            Cargo::Entry(key, _) => self.table.get(key).map(|entry| entry.body.parts()).unwrap_or_default(),
+        };
         let stage = self.ops.next_id();
         let is_push = matches!(cause, Cause::Push(_));
         let (sent, acked, rewound, heard, again) = (0, 0, None, None, Time::NEVER);
-        let ship = Ship { stage, body, priority, cause, sent, acked, rewound, heard, again };
+        let ship = Ship { stage, cargo, parts, priority, cause, sent, acked, rewound, heard, again };
         let all = self.ships.of.entry(to).or_default();
         // Somebody waits for a put; what is under way stays so.
         let pushes = all.iter().skip(1).position(|ship| matches!(ship.cause, Cause::Push(_)));
@@ -92,22 +107,31 @@ impl Object {
 
     /// Sends what may go now.
     pub(crate) fn ship_on(&mut self, call: &mut Call, to: NodeId) {
-        let mut out = Vec::new();
         let Some(ship) = self.ships.of.get_mut(&to).and_then(VecDeque::front_mut) else { return };
         if ship.heard.is_none() {
             (ship.heard, ship.again) = (Some(call.now), call.now + SHIP_AGAIN);
         }
-        let pieces = ship.body.pieces();
-        let mut from: usize = pieces[..ship.sent].iter().map(|piece| piece.bytes.len()).sum();
-        for piece in &pieces[ship.sent..pieces.len().min(ship.acked + PIECES_AHEAD).max(ship.sent)] {
-            let message = PieceMessage { stage: ship.stage, from: from as u32, sum: piece.sum };
-            from += piece.bytes.len();
-            out.push((message, piece.bytes.clone()));
+        let (stage, priority, cargo) = (ship.stage, ship.priority, ship.cargo.clone());
+        let mut from: usize = ship.parts[..ship.sent].iter().map(|part| part.len as usize).sum();
+        let some = &ship.parts[ship.sent..ship.parts.len().min(ship.acked + PIECES_AHEAD).max(ship.sent)];
+        let lens: Vec<usize> = some.iter().map(|part| part.len as usize).collect();
+        ship.sent += lens.len();
+        let is_there = |key: &Key, serial| self.table.get(key).is_some_and(|entry| entry.serial == serial);
+        if matches!(&cargo, Cargo::Entry(key, serial) if !is_there(key, *serial)) {
+            // It was deleted, say: the other side hears of that.
+            return self.shipped(call, to, false);
         }
-        ship.sent += out.len();
-        let priority = ship.priority;
-        for (message, bytes) in out {
-            self.send(call, to, 0, priority, What::Piece(message), bytes);
+        for len in lens {
+            match &cargo {
+                Cargo::Body(body) => {
+                    let Some((_, piece)) = body.piece_at(from) else { break };
+                    let message = PieceMessage { stage, from: from as u32, sum: piece.sum };
+                    let bytes = piece.bytes.clone();
+                    self.send(call, to, 0, priority, What::Piece(message), bytes);
+                }
+                Cargo::Entry(key, _) => _ = self.give(call, key, from, Why::Ship { to, stage, priority }),
+            }
+            from += len;
         }
     }
 
@@ -120,8 +144,8 @@ impl Object {
         }
         let upto = |bytes: u32| {
             let mut end = 0;
-            let ends = ship.body.pieces().iter().map(|piece| {
-                end += piece.bytes.len();
+            let ends = ship.parts.iter().map(|part| {
+                end += part.len as usize;
                 end
             });
             ends.take_while(|end| *end <= bytes as usize).count()
@@ -136,7 +160,7 @@ impl Object {
             (ship.sent, ship.rewound) = (next, Some(said.next));
             ship.acked = ship.acked.min(next);
         }
-        if ship.acked == ship.body.pieces().len() {
+        if ship.acked == ship.parts.len() {
             return self.shipped(call, from, true);
         }
         self.ship_on(call, from);

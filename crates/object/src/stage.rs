@@ -30,6 +30,8 @@ pub(crate) struct Stage {
     safe: usize,
     /// When the last piece came.
     at: Time,
+    /// More is on the disk than its sender was told, as packs are behind.
+    is_owed: bool,
 }
 
 impl Stages {
@@ -107,7 +109,8 @@ impl Object {
         }
         // What came in a frame shares its memory with others.
         let bytes = if from == self.me { body } else { Bytes::copy_from_slice(&body) };
-        let fresh = Stage { set: self.rng.u64().max(1), pieces: Vec::new(), len: 0, safe: 0, at: call.now };
+        let fresh =
+            Stage { set: self.rng.u64().max(1), pieces: Vec::new(), len: 0, safe: 0, at: call.now, is_owed: false };
         let stage = self.stages.of.entry((from, name)).or_insert(fresh);
         stage.len += bytes.len();
         stage.at = call.now;
@@ -121,9 +124,26 @@ impl Object {
 
     /// Says how much of it is here. `gap`: what came does not follow upon it.
     fn say_staged(&mut self, call: &mut Call, to: NodeId, name: u64, gap: bool) {
+        // Whoever sends it sends no more until then.
+        if let Some(stage) =
+            self.stages.of.get_mut(&(to, name)).filter(|_| self.store.is_behind(self.table.here, &self.settings))
+        {
+            stage.is_owed = true;
+            return;
+        }
         let (safe, next) = self.stages.of.get(&(to, name)).map_or((0, 0), |stage| (stage.safe, stage.len));
         let staged = StagedMessage { stage: name, upto: safe as u32, next: next as u32, gap, full: false };
         self.send(call, to, 0, Priority::NORMAL, What::Staged(staged), Bytes::new());
+    }
+
+    /// Packs are not behind any more.
+    pub(crate) fn say_owed(&mut self, call: &mut Call) {
+        if self.store.is_behind(self.table.here, &self.settings) {
+            return;
+        }
+        let take = |(name, stage): (&(NodeId, u64), &mut Stage)| std::mem::take(&mut stage.is_owed).then_some(*name);
+        let owed: Vec<(NodeId, u64)> = self.stages.of.iter_mut().filter_map(take).collect();
+        owed.into_iter().for_each(|(to, name)| self.say_staged(call, to, name, false));
     }
 
     /// All up to there is on the disk.

@@ -1,15 +1,17 @@
 //! What a node holds: objects and tombstones by key, with who should have each and who is known to have it. It only keeps; what follows
 //! from a change is `holder.rs`'s business.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use base::{NodeId, Ticket};
 use bytes::Bytes;
+use class::Used;
 
+use crate::lies::{Lies, Place};
 use crate::limits::{ENTRY_BYTES, HOMES_MAX};
-use crate::{Body, Id, Key, Stamp};
+use crate::packs::Packs;
+use crate::{Id, Key, Stamp};
 
 /// A write, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,11 +113,13 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub held: Held,
-    pub body: Body,
-    /// What its pieces are called in the log; 0: it is in none.
+    pub body: Lies,
+    /// What its pieces are called in the log, while they are there; 0: it is in none.
     pub set: u64,
     /// It is safe when the node's log is safe up to here.
     pub ticket: Ticket,
+    /// Given by [`Table::insert`]: another one for other bytes.
+    pub serial: u64,
 }
 
 #[derive(Default)]
@@ -123,8 +127,19 @@ pub(crate) struct Table {
     entries: BTreeMap<Key, Entry>,
     /// Objects, without tombstones, by namespace and owner.
     owners: BTreeMap<(u32, Bytes), u64>,
+    /// What all of it takes, wherever it lies.
     pub bytes: u64,
+    /// Bytes of objects that are in memory.
+    pub here: u64,
     pub tombstones: u64,
+    /// Entries that were touched since a checkpoint was begun, if one is being made.
+    pub changed: Option<BTreeSet<Key>>,
+    /// Objects, and the bytes of these and of their owners' names, by namespace. Invariant: none has no object.
+    used: BTreeMap<u32, Used>,
+    pub packs: Packs,
+    /// Entries whose bytes are to go into a pack, oldest first, with their serials. Some may be there no more.
+    pub waiting: VecDeque<(Key, u64)>,
+    serials: u64,
 }
 
 impl Table {
@@ -134,25 +149,45 @@ impl Table {
 
     /// To change where it is. What it is changes by [`Table::insert`] alone.
     pub fn held_mut(&mut self, key: &Key) -> Option<(&mut Held, &mut Ticket)> {
+        self.touch(key);
         self.entries.get_mut(key).map(|entry| (&mut entry.held, &mut entry.ticket))
     }
 
     pub fn insert(&mut self, key: Key, entry: Entry) {
         self.remove(&key);
         self.bytes += cost(&key, &entry);
+        self.serials += 1;
+        let entry = Entry { serial: self.serials, ..entry };
+        self.lie(&key, &entry.body);
+        if entry.body.here() > 0 {
+            self.wait(key.clone(), entry.serial);
+        }
         match entry.held.stamp.gone {
             true => self.tombstones += 1,
-            false => *self.owners.entry((key.ns, key.owner.clone())).or_default() += 1,
+            false => {
+                *self.owners.entry((key.ns, key.owner.clone())).or_default() += 1;
+                let used = self.used.entry(key.ns).or_default();
+                used.keys += 1;
+                used.bytes += cost(&key, &entry) - ENTRY_BYTES;
+            }
         }
         self.entries.insert(key, entry);
     }
 
     pub fn remove(&mut self, key: &Key) {
+        self.touch(key);
         let Some(entry) = self.entries.remove(key) else { return };
         self.bytes -= cost(key, &entry);
+        self.lie_no_more(&entry.body);
         if entry.held.stamp.gone {
             self.tombstones -= 1;
             return;
+        }
+        let used = self.used.get_mut(&key.ns).expect("an object is counted");
+        used.keys -= 1;
+        used.bytes -= cost(key, &entry) - ENTRY_BYTES;
+        if used.keys == 0 {
+            self.used.remove(&key.ns);
         }
         let owner = (key.ns, key.owner.clone());
         let left = self.owners.get_mut(&owner).expect("an object has an owner");
@@ -162,12 +197,85 @@ impl Table {
         }
     }
 
+    fn touch(&mut self, key: &Key) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
+        }
+    }
+
+    fn wait(&mut self, key: Key, serial: u64) {
+        self.waiting.push_back((key, serial));
+        // What is deleted before there is enough for a pack is not waited for.
+        if self.waiting.len() > 1024 + 2 * self.entries.len() {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            waiting.retain(|(key, of)| *of == serial || self.get(key).is_some_and(|entry| entry.serial == *of));
+            self.waiting = waiting;
+        }
+    }
+
+    fn lie(&mut self, key: &Key, body: &Lies) {
+        self.here += body.here();
+        if let Lies::Packed(place) = body {
+            self.packs.add(key, place);
+        }
+    }
+
+    fn lie_no_more(&mut self, body: &Lies) {
+        self.here -= body.here();
+        if let Lies::Packed(place) = body {
+            self.packs.release(place);
+        }
+    }
+
+    /// From now on its bytes lie there, if they are still those.
+    pub fn place(&mut self, key: Key, serial: u64, place: Place) -> Option<Key> {
+        self.touch(&key);
+        let entry = self.entries.get_mut(&key).filter(|entry| entry.serial == serial)?;
+        let (new, set) = (Lies::Packed(place), std::mem::take(&mut entry.set));
+        debug_assert!(set == 0 || entry.body.is_in_pieces(), "a set is of pieces");
+        let old = std::mem::replace(&mut entry.body, new.clone());
+        self.lie(&key, &new);
+        self.lie_no_more(&old);
+        Some(key)
+    }
+
+    /// Only where it is has changed, as the log says.
+    pub fn hold(&mut self, key: &Key, held: Held) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.held = held;
+        }
+    }
+
+    /// All that lies in packs.
+    pub fn places(&self) -> impl Iterator<Item = (&Key, &Place)> {
+        self.entries.iter().filter_map(|(key, entry)| match &entry.body {
+            Lies::Packed(place) => Some((key, place)),
+            Lies::Here(_) => None,
+        })
+    }
+
+    /// The first that lies in a pack behind this one.
+    pub fn place_behind(&self, key: Option<&Key>) -> Option<&Key> {
+        self.range(key).find(|(_, entry)| matches!(entry.body, Lies::Packed(_))).map(|(key, _)| key)
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Entries behind a key, or all, in order.
+    pub fn range(&self, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Entry)> {
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
+        self.entries.range((from, Bound::Unbounded))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
+    }
+
+    /// Objects of a namespace that are here.
+    pub fn used(&self, ns: u32) -> Used {
+        self.used.get(&ns).copied().unwrap_or_default()
     }
 
     /// Objects of an owner that are here.
@@ -257,7 +365,8 @@ mod tests {
         let entry = |gone| {
             let mut held = held(&[1], &[1]);
             held.stamp.gone = gone;
-            Entry { held, body: Bytes::from_static(b"x").into(), set: 0, ticket: Ticket(0) }
+            let body = Lies::Here(Bytes::from_static(b"x").into());
+            Entry { held, body, set: 0, ticket: Ticket(0), serial: 0 }
         };
         for n in [3, 1, 2] {
             table.insert(key(n, &owner), entry(false));
@@ -265,10 +374,11 @@ mod tests {
         }
         table.insert(key(2, &owner), entry(true));
         assert_eq!((table.objects_of(1, &owner), table.tombstones, table.len()), (2, 1, 6));
+        assert_eq!(table.used(1), Used { keys: 5, bytes: 2 * 4 + 3 * 5 });
         let ids: Vec<u8> = table.behind(1, &owner, Some(Id([1; 16]))).map(|(id, _)| id.0[0]).collect();
         assert_eq!(ids, [2, 3]);
         let all: Vec<Key> = table.iter().map(|(key, _)| key.clone()).collect();
         all.iter().for_each(|key| table.remove(key));
-        assert_eq!((table.bytes, table.tombstones, table.owners.len()), (0, 0, 0));
+        assert_eq!((table.bytes, table.tombstones, table.owners.len(), table.used(1)), (0, 0, 0, Used::default()));
     }
 }

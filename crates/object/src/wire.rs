@@ -9,7 +9,8 @@ use class::Version;
 use prost::{Message, Oneof};
 
 use crate::body::Piece;
-use crate::limits::{HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX};
+use crate::lies::{Part, Place};
+use crate::limits::{HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX, PIECES_MAX};
 use crate::table::Held;
 use crate::{Id, Key, Stamp};
 
@@ -297,6 +298,8 @@ impl HeldMessage {
 const FORM: u8 = 1;
 /// Of a piece, from level 7 on.
 const FORM_PIECE: u8 = 2;
+/// Of an entry whose bytes lie in a pack, from level 8 on: to an older program only its homes would have changed.
+const FORM_PLACE: u8 = 3;
 const PIECE_HEAD: usize = 1 + 8 + 4 + 4;
 
 /// A piece in the log. It is of the entry behind it that names its set, and of nothing if there is none.
@@ -346,6 +349,8 @@ pub(crate) struct Logged {
     pub body: Option<Bytes>,
     /// Its bytes are the pieces of this set, which stand before it. 0: there is none.
     pub set: u64,
+    /// Its bytes lie there.
+    pub place: Option<Place>,
     /// This node has given its copy up: there is nothing here any more.
     pub dropped: bool,
 }
@@ -364,11 +369,45 @@ struct LoggedMessage {
     /// From level 7 on.
     #[prost(fixed64, tag = "5")]
     set: u64,
+    /// From level 8 on, with form 3 alone.
+    #[prost(message, optional, tag = "6")]
+    place: Option<PlaceMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PlaceMessage {
+    #[prost(uint64, tag = "1")]
+    pack: u64,
+    #[prost(uint64, tag = "2")]
+    from: u64,
+    /// Of each piece, its length and its CRC-32C.
+    #[prost(uint32, repeated, tag = "3")]
+    lens: Vec<u32>,
+    #[prost(fixed32, repeated, tag = "4")]
+    sums: Vec<u32>,
+}
+
+impl From<&Place> for PlaceMessage {
+    fn from(place: &Place) -> Self {
+        let (lens, sums) = place.parts.iter().map(|part| (part.len, part.sum)).unzip();
+        Self { pack: place.pack, from: place.from, lens, sums }
+    }
+}
+
+impl PlaceMessage {
+    fn place(self, size: u32) -> Option<Place> {
+        let Self { pack, from, lens, sums } = self;
+        let whole: u64 = lens.iter().map(|len| u64::from(*len)).sum();
+        let fits = lens.len() == sums.len() && lens.len() <= PIECES_MAX && whole == u64::from(size) && pack > 0;
+        let fits = fits && from <= u64::MAX / 2 && !lens.contains(&0);
+        let parts = lens.into_iter().zip(sums).map(|(len, sum)| Part { len, sum }).collect();
+        fits.then_some(Place { pack, from, parts })
+    }
 }
 
 impl Logged {
     /// ```text
-    /// u8  form: 1
+    /// u8  form: 1, or 3 if its bytes lie in a pack
     /// u32 length of the head
     ///     head, bytes of the object
     /// ```
@@ -379,9 +418,10 @@ impl Logged {
             has_body: self.body.is_some(),
             dropped: self.dropped,
             set: self.set,
+            place: self.place.as_ref().map(Into::into),
         };
         let mut bytes = BytesMut::with_capacity(5 + head.encoded_len());
-        bytes.put_u8(FORM);
+        bytes.put_u8(if self.place.is_some() { FORM_PLACE } else { FORM });
         bytes.put_u32(head.encoded_len() as u32);
         head.encode(&mut bytes).expect("a BytesMut grows");
         let mut record = Record::from(bytes.freeze());
@@ -391,7 +431,8 @@ impl Logged {
 
     /// None for what this program does not understand.
     pub fn read(mut record: Bytes) -> Option<Self> {
-        if record.first() != Some(&FORM) || record.len() < 5 {
+        let is_placed = record.first() == Some(&FORM_PLACE);
+        if !is_placed && record.first() != Some(&FORM) || record.len() < 5 {
             return None;
         }
         let length = u32::from_be_bytes(record[1..5].try_into().ok()?) as usize;
@@ -402,9 +443,14 @@ impl Logged {
         let head = LoggedMessage::decode(rest.split_to(length)).ok()?;
         let (key, held) = (head.key?.key()?, head.held?.held()?);
         let fits = rest.len() == if head.has_body { held.stamp.size as usize } else { 0 };
-        let fits = fits && (head.set == 0 || !head.has_body);
+        let fits = fits && (head.set == 0 || !head.has_body) && head.place.is_some() == is_placed;
+        let place = match head.place {
+            Some(place) if head.set == 0 && !head.has_body => Some(place.place(held.stamp.size)?),
+            Some(_) => return None,
+            None => None,
+        };
         let body = head.has_body.then_some(rest);
-        fits.then_some(Self { key, held, body, set: head.set, dropped: head.dropped })
+        fits.then_some(Self { key, held, body, set: head.set, place, dropped: head.dropped })
     }
 }
 
@@ -417,7 +463,7 @@ mod tests {
         let stamp = Stamp { version, once: true, gone: false, sum: 0x0102_0304, size: 5 };
         let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into(), turns: [].into() };
         let key = Key { ns: 7, owner: Bytes::from_static(b"ann"), id: Id([9; 16]) };
-        Logged { key, held, body: body.map(Bytes::from_static), set: 0, dropped: false }
+        Logged { key, held, body: body.map(Bytes::from_static), set: 0, place: None, dropped: false }
     }
 
     /// Written by this program, and to be read by every later one.
@@ -436,6 +482,31 @@ mod tests {
         for logged in [logged(Some(b"hello")), logged(None), given_up, in_pieces] {
             assert_eq!(Logged::read(logged.record().into()), Some(logged));
         }
+    }
+
+    #[test]
+    fn an_entry_in_a_pack_has_these_bytes_in_the_log() {
+        let parts = [Part { len: 3, sum: 0x0a0b_0c0d }, Part { len: 2, sum: 7 }].into();
+        let logged = Logged { place: Some(Place { pack: 9, from: 300, parts }), ..logged(None) };
+        let record = Bytes::from(logged.record());
+        let hex: String = record.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "03000000680a1908071203616e6e1a1009090909090909090909090909090909123608e80715020000001903000000000000002001350403020138\
+             054210010000000000000003000000000000004a08010000000000000032130809\
+             10ac021a02030222080d0c0b0a07000000"
+        );
+        for end in 0..record.len() {
+            assert_eq!(Logged::read(record.slice(..end)), None, "cut at {end}");
+        }
+        assert_eq!(Logged::read(record), Some(logged.clone()));
+        // Not all of it, or as a form that has no place.
+        let mut less = logged.clone();
+        less.held.stamp.size = 6;
+        assert_eq!(Logged::read(less.record().into()), None);
+        let mut older = BytesMut::from(&Bytes::from(logged.record())[..]);
+        older[0] = FORM;
+        assert_eq!(Logged::read(older.freeze()), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::choose::{Candidate, choose};
 use crate::limits::{HOMES_MAX, SILENT_FOR};
-use crate::ship::Cause;
+use crate::ship::{Cargo, Cause};
 use crate::table::Held;
 use crate::wire::{PutMessage, Took, Verdict, What};
 use crate::{Body, Call, Object, Reply, Stamp, Writes};
@@ -166,7 +166,7 @@ impl Object {
             }
             for node in to {
                 write.asked.insert(node, Asked::Shipping);
-                self.ship(call, node, write.body.clone(), Cause::Op(id), op.priority);
+                self.ship(call, node, Cargo::Body(write.body.clone()), Cause::Op(id), op.priority);
             }
         } else {
             for node in to {

@@ -354,7 +354,10 @@ impl Session {
             Input::Appended { .. }
             | Input::Saved { .. }
             | Input::Worked { .. }
+            | Input::Packs(_)
+            | Input::Pack { .. }
             | Input::DiskFull(_)
+            | Input::DiskRoom { .. }
             | Input::Aside(_)
             | Input::Leaving(_) => (),
             Input::Voters(_) | Input::Tend | Input::Wake => (),

@@ -88,6 +88,7 @@ impl Soft {
             Input::Tend => self.forget_kept(now, out),
             // It leads nothing, has no scripts and hears no reports.
             Input::Aside(_) | Input::Leaving(_) | Input::Told { .. } | Input::Voters(_) | Input::Worked { .. } => (),
+            Input::Packs(_) | Input::Pack { .. } | Input::DiskRoom { .. } => (),
         }
         self.end_keys(now);
         self.gossip(now, out);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Span, Ticket, Work};
+use base::{Boot, GroupId, NodeId, Now, Outcome, PackSaid, Span, Ticket, Work};
 use bytes::Bytes;
 use class::{CookieSecret, Declared, Input, Number, Numbers, Space};
 
@@ -67,7 +67,9 @@ pub(crate) fn undone<T>(outcome: &Outcome<T>) -> Option<(String, Option<Span>)> 
 pub(crate) enum OfAll {
     Birth { peer: NodeId, boot: Boot },
     Death { peer: NodeId },
+    Packs(BTreeMap<GroupId, BTreeMap<u64, u64>>),
     DiskFull(bool),
+    DiskRoom { free: u64, all: u64 },
     Aside(BTreeSet<NodeId>),
     Leaving(BTreeMap<NodeId, bool>),
     Voters(BTreeSet<NodeId>),
@@ -78,7 +80,9 @@ impl OfAll {
         match self {
             OfAll::Birth { peer, boot } => Input::Birth { peer: *peer, boot: *boot },
             OfAll::Death { peer } => Input::Death { peer: *peer },
+            OfAll::Packs(there) => Input::Packs(there.clone()),
             OfAll::DiskFull(full) => Input::DiskFull(*full),
+            OfAll::DiskRoom { free, all } => Input::DiskRoom { free: *free, all: *all },
             OfAll::Aside(aside) => Input::Aside(aside.clone()),
             OfAll::Leaving(leaving) => Input::Leaving(leaving.clone()),
             OfAll::Voters(voters) => Input::Voters(voters.clone()),
@@ -90,6 +94,7 @@ impl OfAll {
 pub(crate) enum OfGroup {
     Appended(Ticket),
     Saved(Ticket),
+    Pack(PackSaid),
     Worked(u64, Work),
 }
 
@@ -98,6 +103,7 @@ impl OfGroup {
         match self {
             OfGroup::Appended(ticket) => Input::Appended { group, ticket },
             OfGroup::Saved(ticket) => Input::Saved { group, ticket },
+            OfGroup::Pack(said) => Input::Pack { group, said },
             OfGroup::Worked(number, work) => Input::Worked { group, number, work },
         }
     }
@@ -117,6 +123,11 @@ impl Classes {
     /// The disk takes nothing, or takes all again.
     pub fn disk_full(&mut self, now: Now, full: bool, out: &mut Vec<Output>) {
         self.all(now, &OfAll::DiskFull(full), out);
+    }
+
+    /// So many bytes of the disk are free, of so many.
+    pub fn disk_room(&mut self, now: Now, free: u64, all: u64, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::DiskRoom { free, all }, out);
     }
 
     /// These nodes lead nothing that another one can lead.
@@ -142,6 +153,16 @@ impl Classes {
     /// This save of a group is on the disk.
     pub fn saved(&mut self, now: Now, group: GroupId, ticket: Ticket, out: &mut Vec<Output>) {
         self.of_group(now, group, OfGroup::Saved(ticket), out);
+    }
+
+    /// The packs that the disk has.
+    pub fn packs(&mut self, now: Now, there: BTreeMap<GroupId, BTreeMap<u64, u64>>, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Packs(there), out);
+    }
+
+    /// What came of what was wanted of a group's packs.
+    pub fn pack(&mut self, now: Now, group: GroupId, said: PackSaid, out: &mut Vec<Output>) {
+        self.of_group(now, group, OfGroup::Pack(said), out);
     }
 
     /// What was to be done for this group has been.

@@ -204,6 +204,8 @@ fn gauge_help(name: &str) -> &'static str {
         "disk.unforced_ms_max" => {
             "Longest time from a write of durability \"memory\" to the end of its force since the node started, milliseconds."
         }
+        "disk.free_bytes" => "Bytes that are free on the disk of this node's folder.",
+        "disk.size_bytes" => "Bytes that the disk of this node's folder has.",
         "certificate.ends_at_s" => {
             "When this node's certificate ends, seconds since 1970. It is renewed when a third of its time is left."
         }
@@ -580,6 +582,8 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             gauges.insert(name.into(), 0);
         }
         gauges.insert("disk.unforced_ms_max".into(), 0);
+        gauges.insert("disk.free_bytes".into(), 0);
+        gauges.insert("disk.size_bytes".into(), 0);
         let me = NodeView { gauges: Arc::new(gauges), ..crate::api::tests::node("n1") };
         let figures = node::figures().map(|figure| (figure.name.into(), 0)).collect();
         let view = View { me: "n1".into(), nodes: vec![me], figures, ..View::default() };

@@ -4,6 +4,7 @@
 //! <lsn>.seg             a segment: records from that number on, in batches          (segment.rs)
 //! g<group>-<lsn>.snap   a group's snapshot: replaces its records before that number  (snapshot.rs)
 //! spare, spare-1, ...   segments whose records are no longer needed, to be written anew      (spare.rs)
+//! packs/                bytes that a class keeps beside the log                              (packs.rs)
 //! ```
 //! - A thread of its own appends: everything that waits becomes one batch, and one fsync serves all groups. A batch of
 //!   records that need no force is only written, and forced soon after (`UNFORCED_MAX`).
@@ -18,13 +19,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use base::{GroupId, Parts, Record, Ticket};
+use base::{GroupId, PackSaid, PackWant, Parts, Record, Ticket};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -35,6 +36,7 @@ mod boot;
 #[cfg(test)]
 mod fixtures;
 mod log;
+mod packs;
 mod segment;
 mod snapshot;
 mod spare;
@@ -46,12 +48,14 @@ mod tests;
 pub struct Disk {
     /// Gone only while it is dropped.
     jobs: Option<Sender<Job>>,
-    /// The log's, then that of snapshots.
+    packs: Option<packs::Packs>,
+    /// The log's, then that of snapshots, then those of packs.
     threads: Vec<JoinHandle<()>>,
     waiting: Arc<AtomicUsize>,
     /// What waits for room need not wait any longer.
     ends: Arc<AtomicBool>,
     unforced_ms_max: Arc<AtomicU64>,
+    dir: PathBuf,
 }
 
 /// What is on the disk now.
@@ -59,6 +63,8 @@ pub struct Disk {
 pub enum Safe {
     Appended(GroupId, Ticket),
     Saved(GroupId, Ticket),
+    /// What came of something that was wanted of packs.
+    Pack(GroupId, PackSaid),
     /// It takes nothing for now, and why; none: it takes all again.
     Trouble(Option<String>),
 }
@@ -89,6 +95,7 @@ pub type Kept = BTreeMap<GroupId, Vec<Bytes>>;
 pub struct Opened {
     pub disk: Disk,
     pub kept: Kept,
+    pub packs: packs::There,
     /// On it comes what is safe.
     pub safe: UnboundedReceiver<Safe>,
     /// What was found out of order and put right.
@@ -119,12 +126,16 @@ impl Disk {
         let counter = waiting.clone();
         let unforced_ms_max = Arc::<AtomicU64>::default();
         let longest = unforced_ms_max.clone();
+        let (packs, mut readers, there) = packs::Packs::open(log.dir(), &done, &room)?;
+        let at = log.dir().to_owned();
         let thread = std::thread::Builder::new()
             .name("coppice-disk".into())
             .spawn(move || log.run(&queue, snapshots, &counter, &done, &room, &longest))
             .map_err(Error::io("disk thread"))?;
-        let disk = Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting, ends, unforced_ms_max };
-        Ok(Opened { disk, kept, safe, remarks, rebooted })
+        let mut threads = vec![thread, saver];
+        threads.append(&mut readers);
+        let disk = Disk { jobs: Some(jobs), packs: Some(packs), threads, waiting, ends, unforced_ms_max, dir: at };
+        Ok(Opened { disk, kept, packs: there, safe, remarks, rebooted })
     }
 
     /// Appends; `Appended` comes back when the records are on disk, or without `force` when they are written, which
@@ -143,6 +154,12 @@ impl Disk {
         self.unforced_ms_max.load(Ordering::Relaxed)
     }
 
+    /// Bytes that are free on this disk, and how many it has; none if the system does not say.
+    pub fn room(&self) -> Option<(u64, u64)> {
+        let said = rustix::fs::statvfs(&self.dir).ok()?;
+        Some((said.f_bavail.saturating_mul(said.f_frsize), said.f_blocks.saturating_mul(said.f_frsize)))
+    }
+
     /// Replaces all that was appended for the group before; after a crash there is the old or the new.
     pub fn save(&self, group: GroupId, parts: Parts, ticket: Ticket) {
         self.push(Job::Save(group, parts, ticket));
@@ -151,6 +168,13 @@ impl Disk {
     /// The group's records may go.
     pub fn forget(&self, group: GroupId) {
         self.push(Job::Forget(group));
+    }
+
+    /// Something of a group's packs; what it came to follows as [`Safe::Pack`].
+    pub fn pack(&self, group: GroupId, want: PackWant) {
+        if let Some(packs) = &self.packs {
+            packs.push(group, want);
+        }
     }
 
     fn push(&self, job: Job) {
@@ -171,6 +195,7 @@ impl Drop for Disk {
         if let Some(jobs) = self.jobs.take() {
             let _ = jobs.send(Job::End);
         }
+        self.packs = None;
         for thread in self.threads.drain(..) {
             // If it panicked, the log is as a crash leaves it, and the next start deals with that.
             let _ = thread.join();

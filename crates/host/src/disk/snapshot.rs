@@ -71,14 +71,25 @@ pub fn named(name: &str) -> Option<(GroupId, u64)> {
     Some((GroupId(u64::from_str_radix(group, 16).ok()?), u64::from_str_radix(upto, 16).ok()?))
 }
 
-/// A file that waits for room on its disk, once what is kept in reserve is gone, and leaves the disk to the log half of the time:
-/// forced all at once at its end, it would be before everything that the log has to force meanwhile.
-struct Patient<'a> {
+/// A file that waits for room on its disk, once what is kept in reserve is gone, and leaves the disk to the log half of the time, unless
+/// it is in a hurry: forced all at once at its end, it would be before everything that the log has to force meanwhile.
+pub struct Patient<'a> {
     dir: &'a Path,
     file: File,
     unforced: usize,
     what: String,
+    hurry: bool,
     room: &'a Room,
+}
+
+impl<'a> Patient<'a> {
+    pub fn new(dir: &'a Path, file: File, what: String, hurry: bool, room: &'a Room) -> Self {
+        Self { dir, file, unforced: 0, what, hurry, room }
+    }
+
+    pub fn into_file(self) -> File {
+        self.file
+    }
 }
 
 impl Write for Patient<'_> {
@@ -93,7 +104,11 @@ impl Write for Patient<'_> {
         })?;
         self.unforced += written;
         if self.unforced >= FORCED_BYTES {
-            pace(&self.file, &self.room.ends)?;
+            if self.hurry {
+                self.file.sync_data()?;
+            } else {
+                pace(&self.file, &self.room.ends)?;
+            }
             self.unforced = 0;
         }
         Ok(written)
@@ -119,7 +134,7 @@ fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts, room: &Room) -> io
     let temp = path.with_extension("tmp");
     let what = path.display().to_string();
     let file = room.wait(&what, || private::create(&temp))?;
-    let mut file = BufWriter::with_capacity(1 << 20, Patient { dir, file, unforced: 0, what: what.clone(), room });
+    let mut file = BufWriter::with_capacity(1 << 20, Patient::new(dir, file, what, false, room));
     file.write_all(MAGIC)?;
     let mut count = 0u64;
     for record in parts.0 {
@@ -132,7 +147,7 @@ fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts, room: &Room) -> io
     file.write_all(&END.to_be_bytes())?;
     file.write_all(&Checksum::of(&count.to_be_bytes()).0.to_be_bytes())?;
     file.write_all(&count.to_be_bytes())?;
-    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?.file;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?.into_file();
     // Not even for want of room is a force tried again: what it could not write would look written.
     file.sync_all()?;
     fs::rename(&temp, &path)?;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod large;
+mod packs;
 mod promises;
 mod stories;
 mod world;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::checksum::Checksum;
-use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Span, Ticket, Time};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, PackSaid, PackWant, Priority, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use class::{Class, CookieSecret, Declared, Numbers, Space};
 use object::{Action, Body, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
@@ -32,6 +32,9 @@ pub struct World {
     pub level: u32,
     /// About to leave for good, each with whether that is by force.
     pub leaving: BTreeMap<NodeId, bool>,
+    pub settings: Settings,
+    /// A planted bug: disks say that a pack is there when it is written, before it is forced.
+    pub packs_lie: bool,
     queue: BTreeMap<(Time, u64), Happening>,
     count: u64,
     asks: u64,
@@ -46,6 +49,9 @@ pub struct Host {
     cache: Vec<(u64, Vec<Bytes>, Ticket)>,
     /// A save is on the disk in place of all that was appended before it.
     saved: u64,
+    packs: BTreeMap<u64, Bytes>,
+    /// Packs that are not forced yet.
+    packing: BTreeMap<u64, Bytes>,
     /// Its disk takes so long for a force, microseconds.
     pub force: u64,
     /// It hears and does nothing until then.
@@ -58,6 +64,8 @@ enum Happening {
     Death { at: NodeId, peer: NodeId },
     Forced { at: NodeId, boot: Boot, ticket: Ticket },
     Saved { at: NodeId, boot: Boot, ticket: Ticket, upto: u64, records: Vec<Bytes> },
+    Packed { at: NodeId, boot: Boot, pack: u64, is_told: bool },
+    Read { at: NodeId, boot: Boot, number: u64, bytes: Option<Bytes> },
     Tend,
 }
 
@@ -68,6 +76,15 @@ pub const GROUP: GroupId = class::Number::OBJECT.group(0);
 
 impl World {
     pub fn new(seed: u64, nodes: u64) -> Self {
+        Self::with(seed, nodes, Settings::default())
+    }
+
+    /// One in which so few bytes are a pack, and checkpoints come all the time.
+    pub fn packed(seed: u64, nodes: u64, pack_bytes: u64) -> Self {
+        Self::with(seed, nodes, Settings { pack_bytes, waste_bytes: 0, save_entries: 3, ..Settings::default() })
+    }
+
+    fn with(seed: u64, nodes: u64, settings: Settings) -> Self {
         let mut world = Self {
             now: Time(1_000_000),
             rng: Rng::new(seed),
@@ -83,6 +100,8 @@ impl World {
             last: 0,
             level: base::LEVEL,
             leaving: BTreeMap::new(),
+            settings,
+            packs_lie: false,
             queue: BTreeMap::new(),
             count: 0,
             asks: 0,
@@ -117,10 +136,12 @@ impl World {
         host.boot = Boot(host.boot.0 + 1);
         host.hung_until = Time::ZERO;
         let boot = host.boot;
-        let mut object = Object::new(node, boot, rng, Settings::default());
+        let mut object = Object::new(node, boot, rng, self.settings);
         let kept = host.disk.values().flatten().cloned().collect();
         assert!(!object.start([(GROUP, kept)].into(), true));
         host.object = Some(object);
+        let there = host.packs.iter().map(|(pack, bytes)| (*pack, bytes.len() as u64)).collect();
+        self.input(node, Input::Packs([(GROUP, there)].into()));
         self.declare(node);
         for peer in self.live().into_iter().filter(|peer| *peer != node) {
             self.push(Span::millis(20), Happening::Birth { at: peer, peer: node, boot });
@@ -134,6 +155,11 @@ impl World {
         let host = self.nodes.get_mut(&node).unwrap();
         host.object = None;
         host.cache.clear();
+        for (pack, bytes) in std::mem::take(&mut host.packing) {
+            if !self.packs_lie && self.rng.chance(0.5) {
+                host.packs.insert(pack, bytes);
+            }
+        }
         for peer in self.live() {
             self.push(Span::millis(300), Happening::Death { at: peer, peer: node });
         }
@@ -151,6 +177,33 @@ impl World {
             }
             *record = bytes.into();
         }
+    }
+
+    /// A byte of each pack of a node is another one than was written. False: it has none.
+    pub fn rot_packs(&mut self, node: NodeId) -> bool {
+        let host = self.nodes.get_mut(&node).unwrap();
+        for bytes in host.packs.values_mut() {
+            let mut rotten = bytes.to_vec();
+            let at = self.rng.below(rotten.len() as u64) as usize;
+            rotten[at] ^= 1;
+            *bytes = rotten.into();
+        }
+        !host.packs.is_empty()
+    }
+
+    /// Packs of a node are cut, or gone, while it is down.
+    pub fn lose_packs(&mut self, node: NodeId, cut: bool) {
+        let host = self.nodes.get_mut(&node).unwrap();
+        assert!(host.object.is_none());
+        match cut {
+            true => host.packs.values_mut().for_each(|bytes| bytes.truncate(bytes.len() - 1)),
+            false => host.packs.clear(),
+        }
+    }
+
+    /// Bytes in packs on a node's disk.
+    pub fn pack_bytes(&self, node: u64) -> u64 {
+        self.nodes[&NodeId(node)].packs.values().map(|bytes| bytes.len() as u64).sum()
     }
 
     /// The disk is gone: what comes back is another node.
@@ -251,7 +304,38 @@ impl World {
                 let took = Span::micros(1 + self.rng.below(20 * host.force));
                 self.push(took, Happening::Saved { at: node, boot, ticket, upto, records });
             }
+            Output::Pack { group, want } => {
+                assert_eq!(group, GROUP);
+                self.pack(node, want);
+            }
             _ => (),
+        }
+    }
+
+    fn pack(&mut self, node: NodeId, want: PackWant) {
+        let host = self.nodes.get_mut(&node).unwrap();
+        let (at, boot, force) = (node, host.boot, host.force);
+        match want {
+            PackWant::Write { pack, parts, .. } => {
+                let is_new = !host.packs.contains_key(&pack) && !host.packing.contains_key(&pack);
+                assert!(is_new, "a number is not used twice");
+                host.packing.insert(pack, parts.concat().into());
+                let took = Span::micros(1 + self.rng.below(20 * force));
+                let lies = self.packs_lie;
+                let took = if lies { Span::secs(5) } else { took };
+                if lies {
+                    self.push(Span::micros(1), Happening::Packed { at, boot, pack, is_told: true });
+                }
+                self.push(took, Happening::Packed { at, boot, pack, is_told: !lies });
+            }
+            PackWant::Read { number, pack, from, len } => {
+                let range = from as usize..from as usize + len as usize;
+                let of = host.packs.get(&pack).or(host.packing.get(&pack).filter(|_| self.packs_lie));
+                let bytes = of.and_then(|bytes| (range.end <= bytes.len()).then(|| bytes.slice(range)));
+                let took = Span::micros(1 + self.rng.below(force));
+                self.push(took, Happening::Read { at, boot, number, bytes });
+            }
+            PackWant::Drop { pack } => drop(host.packs.remove(&pack)),
         }
     }
 
@@ -335,6 +419,26 @@ impl World {
                 host.disk.insert(upto, records);
                 host.saved = upto;
                 self.input(at, Input::Saved { group: GROUP, ticket });
+            }
+            Happening::Packed { at, boot, pack, is_told } => {
+                let Some(host) = self.nodes.get_mut(&at).filter(|host| host.boot == boot && host.object.is_some())
+                else {
+                    return;
+                };
+                if let Some(bytes) = host.packing.remove(&pack).filter(|_| is_told || self.packs_lie) {
+                    match is_told && self.packs_lie {
+                        true => drop(host.packing.insert(pack, bytes)),
+                        false => drop(host.packs.insert(pack, bytes)),
+                    }
+                }
+                if is_told {
+                    self.input(at, Input::Pack { group: GROUP, said: PackSaid::Written { pack } });
+                }
+            }
+            Happening::Read { at, boot, number, bytes } => {
+                if self.nodes.get(&at).is_some_and(|host| host.boot == boot) {
+                    self.input(at, Input::Pack { group: GROUP, said: PackSaid::Read { number, bytes } });
+                }
             }
             Happening::Tend => {
                 let hung = |host: &Host| host.hung_until > self.now;

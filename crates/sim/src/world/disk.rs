@@ -1,13 +1,14 @@
 //! One node's disk: the log of all groups, their snapshots, and what is on its way to it. A forced write is safe when it
 //! completes; a crash keeps a prefix of the appends under way, as a real file system may. One without force completes when it
 //! is written: a crash keeps it, a power cut may take it as long as it is not forced, and all behind it. Snapshots are
-//! written beside the log, each in its own time: one happens whole or not at all, and only when all before it is forced.
+//! written beside the log, each in its own time: one happens whole or not at all, and only when all before it is forced. So are packs,
+//! which lie beside all that: one is there with all its bytes, or not at all.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use base::limits::UNFORCED_MAX;
-use base::{GroupId, Parts, Rng, Span, Ticket, Time};
-use bytes::Bytes;
+use base::{GroupId, PackSaid, Parts, Rng, Span, Ticket, Time};
+use bytes::{Bytes, BytesMut};
 
 use super::saved::Saved;
 
@@ -29,6 +30,9 @@ pub struct Disk {
     next: u64,
     appends: VecDeque<Append>,
     saves: BTreeMap<u64, Save>,
+    packs: BTreeMap<(GroupId, u64), Bytes>,
+    /// Packs that are being written.
+    packing: BTreeMap<u64, (GroupId, u64, Bytes)>,
     writes: u64,
     /// How many of `appends` the disk is at: all that waited when it became free go together.
     forcing: usize,
@@ -47,6 +51,7 @@ pub struct Disk {
 pub struct Image {
     log: Vec<(u64, GroupId, Bytes)>,
     snapshots: BTreeMap<GroupId, Snapshot>,
+    packs: BTreeMap<(GroupId, u64), Bytes>,
     next: u64,
 }
 
@@ -75,6 +80,7 @@ pub enum Write {
     Append(GroupId, Vec<Bytes>, Ticket, bool),
     Save(GroupId, Parts, Ticket),
     Forget(GroupId),
+    Pack(GroupId, u64, Vec<Bytes>),
 }
 
 /// Which write has completed.
@@ -82,12 +88,14 @@ pub enum Write {
 pub enum Done {
     Append,
     Save(u64),
+    Pack(u64),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Safe {
     Appended(GroupId, Ticket),
     Saved(GroupId, Ticket),
+    Pack(GroupId, PackSaid),
 }
 
 impl Disk {
@@ -103,16 +111,53 @@ impl Disk {
             }
             Write::Save(group, parts, ticket) => (group, Saved::new(parts), Some(ticket)),
             Write::Forget(group) => (group, Saved::none(), None),
+            Write::Pack(group, pack, parts) => {
+                self.writes += 1;
+                let mut bytes = BytesMut::new();
+                parts.iter().for_each(|part| bytes.extend_from_slice(part));
+                self.packing.insert(self.writes, (group, pack, bytes.freeze()));
+                return self.beside(at, self.writes, Done::Pack(self.writes), rng);
+            }
         };
         self.writes += 1;
         let snapshot = Snapshot { upto: (self.next, self.writes), records };
         self.saves.insert(self.writes, Save { ticket, group, snapshot });
+        self.beside(at, self.writes, Done::Save(self.writes), rng)
+    }
+
+    /// When something beside the log is on the disk.
+    fn beside(&mut self, at: Time, number: u64, done: Done, rng: &mut Rng) -> Option<(Time, Done)> {
         if self.full {
-            self.held.push(self.writes);
+            self.held.push(number);
             return None;
         }
         let took = self.flush(rng);
-        Some((at + took.times(rng.between(1, 20)), Done::Save(self.writes)))
+        Some((at + took.times(rng.between(1, 20)), done))
+    }
+
+    /// What it is called that waits for room, or is under way beside the log.
+    fn done_of(&self, number: u64) -> Done {
+        if self.packing.contains_key(&number) { Done::Pack(number) } else { Done::Save(number) }
+    }
+
+    /// Some bytes of a pack; none if it has not so many.
+    pub fn read(&self, group: GroupId, pack: u64, from: u64, len: u32) -> Option<Bytes> {
+        let bytes = self.packs.get(&(group, pack))?;
+        let range = from as usize..from as usize + len as usize;
+        (range.end <= bytes.len()).then(|| bytes.slice(range))
+    }
+
+    pub fn drop_pack(&mut self, group: GroupId, pack: u64) {
+        self.packs.remove(&(group, pack));
+    }
+
+    /// The packs that are here, with their sizes.
+    pub fn packs(&self) -> BTreeMap<GroupId, BTreeMap<u64, u64>> {
+        let mut there: BTreeMap<GroupId, BTreeMap<u64, u64>> = BTreeMap::new();
+        for ((group, pack), bytes) in &self.packs {
+            there.entry(*group).or_default().insert(*pack, bytes.len() as u64);
+        }
+        there
     }
 
     fn flush(&self, rng: &mut Rng) -> Span {
@@ -144,6 +189,11 @@ impl Disk {
                     false => self.unforced.push_back((at, self.written())),
                 }
                 (safe, self.force(at, rng))
+            }
+            Done::Pack(number) => {
+                let Some((group, pack, bytes)) = self.packing.remove(&number) else { return (Vec::new(), None) };
+                self.packs.insert((group, pack), bytes);
+                (vec![Safe::Pack(group, PackSaid::Written { pack })], None)
             }
             Done::Save(number) => {
                 let Some(save) = self.saves.remove(&number) else { return (Vec::new(), None) };
@@ -210,6 +260,11 @@ impl Disk {
                 self.replace(save);
             }
         }
+        for (group, pack, bytes) in std::mem::take(&mut self.packing).into_values() {
+            if rng.chance(0.5) {
+                self.packs.insert((group, pack), bytes);
+            }
+        }
         lost
     }
 
@@ -229,9 +284,10 @@ impl Disk {
     /// Each flush takes so much longer from now on. A healthy disk is soon done with the snapshots that it was slow with: says when.
     pub fn slow_down(&mut self, at: Time, by: Span, rng: &mut Rng) -> Vec<(Time, Done)> {
         self.slow = by;
-        let under_way: Vec<u64> = self.saves.keys().copied().filter(|save| !self.held.contains(save)).collect();
+        let beside = self.saves.keys().chain(self.packing.keys()).copied();
+        let under_way: Vec<u64> = beside.filter(|number| !self.held.contains(number)).collect();
         let healthy = under_way.into_iter().filter(|_| by == Span::ZERO);
-        healthy.map(|save| (at + self.flush(rng), Done::Save(save))).collect()
+        healthy.map(|number| (at + self.flush(rng), self.done_of(number))).collect()
     }
 
     pub fn is_full(&self) -> bool {
@@ -245,7 +301,7 @@ impl Disk {
             return Vec::new();
         }
         let held = std::mem::take(&mut self.held);
-        let mut due: Vec<_> = held.into_iter().map(|save| (at + self.flush(rng), Done::Save(save))).collect();
+        let mut due: Vec<_> = held.into_iter().map(|n| (at + self.flush(rng), self.done_of(n))).collect();
         if self.forcing == 0 {
             due.extend(self.force(at, rng));
         }
@@ -258,7 +314,8 @@ impl Disk {
     }
 
     pub fn image(&self) -> Image {
-        Image { log: self.log.clone(), snapshots: self.snapshots.clone(), next: self.next }
+        let (log, snapshots, packs) = (self.log.clone(), self.snapshots.clone(), self.packs.clone());
+        Image { log, snapshots, packs, next: self.next }
     }
 
     /// After the crash, what a machine that lost its power finds: without what the disk lied about, and of what was not
@@ -275,7 +332,7 @@ impl Disk {
     }
 
     pub fn put_back(&mut self, image: Image) {
-        (self.log, self.snapshots, self.next) = (image.log, image.snapshots, image.next);
+        (self.log, self.snapshots, self.packs, self.next) = (image.log, image.snapshots, image.packs, image.next);
         self.honest = None;
         self.forced = 0;
         self.all_forced();

@@ -19,7 +19,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use base::{AskId, Boot, Effect, Event, Exit, Frame, LinkEnd, Machine, NodeId, Note, Now, ProcId, Rng, Span, Time};
+use base::{
+    AskId, Boot, Effect, Event, Exit, Frame, GroupId, LinkEnd, Machine, NodeId, Note, Now, PackSaid, PackWant, ProcId,
+    Rng, Span, Time,
+};
 use bytes::Bytes;
 
 pub use children::{Child, ChildState, Manners};
@@ -431,6 +434,7 @@ impl<F: Factory> World<F> {
             }
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts, ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
+            Effect::Pack { group, want } => self.pack(node, group, want),
             // Nobody does such work here: whoever wants it goes on without.
             Effect::Work { .. } => (),
             Effect::Recovered => self.places[node].rebooted = false,
@@ -450,6 +454,18 @@ impl<F: Factory> World<F> {
                 self.trace.remark(self.now, format!("node {node} notes: {:?} {}", note.level, note.text));
                 self.happened.push_back(Happened::Noted { node, note });
             }
+        }
+    }
+
+    fn pack(&mut self, node: usize, group: GroupId, want: PackWant) {
+        match want {
+            PackWant::Write { pack, parts, .. } => self.write(node, Write::Pack(group, pack, parts)),
+            PackWant::Read { number, pack, from, len } => {
+                let bytes = self.places[node].disk.read(group, pack, from, len);
+                let said = PackSaid::Read { number, bytes };
+                self.deliver_after(node, Span::micros(200), Event::Pack { group, said });
+            }
+            PackWant::Drop { pack } => self.places[node].disk.drop_pack(group, pack),
         }
     }
 
@@ -479,6 +495,7 @@ impl<F: Factory> World<F> {
                 match safe {
                     Safe::Appended(group, ticket) => Event::Appended { group, ticket },
                     Safe::Saved(group, ticket) => Event::Saved { group, ticket },
+                    Safe::Pack(group, said) => Event::Pack { group, said },
                 },
             );
         }
@@ -566,11 +583,12 @@ impl<F: Factory> World<F> {
             stopped: None,
         });
         place.disk.open();
-        let log = place.disk.kept();
+        let (log, there) = (place.disk.kept(), place.disk.packs());
         let rebooted = place.rebooted;
         self.happened.push_back(Happened::Started { node });
         self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life: self.lives });
         self.deliver(node, Event::Start { log, remarks: Vec::new(), rebooted });
+        self.deliver(node, Event::Packs { there });
     }
 
     /// SIGKILL: the process and its children are gone at once, its kernel closes its connections.

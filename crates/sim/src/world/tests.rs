@@ -58,6 +58,8 @@ impl Machine for Toy {
             Event::Frame { from, frame } => format!("frame {from} {}", frame.head[0]),
             Event::Appended { ticket, .. } => format!("appended {ticket}"),
             Event::Saved { ticket, .. } => format!("saved {ticket}"),
+            Event::Packs { .. } => return,
+            Event::Pack { said, .. } => format!("{said:?}"),
             Event::Worked { number, .. } => format!("worked {number}"),
             Event::Spawned { proc, port, .. } => format!("spawned {proc} {port}"),
             Event::Output { .. } => "output".into(),

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use base::checksum::place_hash_pair;
-use base::{Event, LinkEnd, Time};
+use base::{Event, LinkEnd, PackSaid, Time};
 
 /// Events kept for a person to read.
 const RECENT_MAX: usize = 300;
@@ -83,6 +83,12 @@ impl Trace {
             Event::Ask { id, budget, .. } => ("asked, budget µs", id.0, budget.0),
             Event::Appended { group, ticket } => ("appended", ticket.0, group.0),
             Event::Saved { group, ticket } => ("saved", ticket.0, group.0),
+            Event::Packs { there } => ("packs on disk", there.values().map(|of| of.len()).sum::<usize>() as u64, 0),
+            Event::Pack { group, said: PackSaid::Written { pack } } => ("packed", *pack, group.0),
+            Event::Pack { group, said: PackSaid::Read { number, bytes } } => {
+                bytes.iter().for_each(|bytes| self.mix(bytes));
+                ("read of a pack", *number, group.0)
+            }
             Event::Worked { group, number, .. } => ("worked", *number, group.0),
             Event::Disk { trouble } => ("disk, full", u64::from(trouble.is_some()), 0),
             Event::Spawned { proc, pid, .. } => ("spawned, pid", proc.0, u64::from(*pid)),

@@ -46,6 +46,7 @@ mod maintain;
 mod memory;
 mod objects;
 mod operate;
+mod packs;
 mod petstore;
 mod power;
 mod private;
