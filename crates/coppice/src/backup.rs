@@ -28,7 +28,7 @@ use crate::dump;
 use crate::happened::clock;
 use crate::ns;
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{complain, plain, say};
 use crate::sealed::{self, Key, KeyArgs};
 use crate::size::Size;
 
@@ -234,17 +234,17 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     let removed = args.keep.map_or(Ok(Vec::new()), |keep| remove_older(folder, keep as usize))?;
     if args.json {
         let removed: Vec<&String> = removed.iter().collect();
-        println!("{}", json!({"path": place, "removed": removed, "manifest": manifest}));
+        say!("{}", json!({"path": place, "removed": removed, "manifest": manifest}));
         return Ok(());
     }
     for (name, class) in &manifest.left_out {
-        println!("left out: {name} ({})", why_left_out(class));
+        say!("left out: {name} ({})", why_left_out(class));
     }
     if not_sealed != (0, 0) {
         let (secrets, certificates) = not_sealed;
-        println!("left out: {secrets} secrets and {certificates} certificates; --key FILE takes them, sealed");
+        say!("left out: {secrets} secrets and {certificates} certificates; --key FILE takes them, sealed");
     }
-    println!("{}: {}", place.display(), manifest.text());
+    say!("{}: {}", place.display(), manifest.text());
     Ok(())
 }
 
@@ -284,7 +284,7 @@ async fn fill(
             Some((head, counts)) => {
                 let (class, at_ms, keys, bytes) = (head.class, head.at_ms, counts.items, fs::metadata(&file));
                 let bytes = bytes.map_err(|e| format!("cannot read {}: {e}", file.display()))?.len();
-                eprintln!("coppice: {}: {keys} keys, {bytes} bytes", plain(&name));
+                complain!("coppice: {}: {keys} keys, {bytes} bytes", plain(&name));
                 namespaces.insert(name, Namespace { class, at_ms, keys, bytes, sha256: digest_of(&file)?.1 });
             }
             None => drop(left_out.insert(name, class)),
@@ -331,7 +331,7 @@ async fn keep_code(api: &Api, folder: &Path, digest: &str) -> Result<u64, String
         if is == digest {
             return Ok(bytes);
         }
-        eprintln!("coppice: {} is damaged, and written anew", file.display());
+        complain!("coppice: {} is damaged, and written anew", file.display());
     }
     let mut pieces = api.open(&format!("/v1/code/{digest}")).await.map_err(|why| format!("code {digest}: {why}"))?;
     let part = folder.join(format!("{PART}{digest}"));
@@ -356,13 +356,13 @@ fn verify(args: &VerifyArgs) -> Result<(), String> {
     manifest.check(&args.folder, &place)?;
     let opened = key.map(|key| manifest.open(&place, &key)).transpose()?;
     if args.json {
-        println!("{}", json!({"path": place, "manifest": manifest, "opened": opened.is_some()}));
+        say!("{}", json!({"path": place, "manifest": manifest, "opened": opened.is_some()}));
     } else {
-        println!("{} is whole: {}", place.display(), manifest.text());
+        say!("{} is whole: {}", place.display(), manifest.text());
         match (&manifest.sealed, opened) {
-            (Some(_), Some(_)) => println!("its secrets and certificates open with this key"),
+            (Some(_), Some(_)) => say!("its secrets and certificates open with this key"),
             (Some(sealed), None) => {
-                println!("its secrets and certificates were not opened: --key FILE, the one with key {}", sealed.key);
+                say!("its secrets and certificates were not opened: --key FILE, the one with key {}", sealed.key);
             }
             (None, _) => (),
         }
@@ -403,7 +403,7 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     // Services come last: they are to find all that they had.
     let first = namespaces_of(&declaration, &|name| Some(name.to_owned()))?;
     for line in sealed::set(&api, &opened).await? {
-        eprintln!("coppice: {line}");
+        complain!("coppice: {line}");
     }
     api.post("/v1/apply", RESTORED, first).await?.json()?;
     let mut restored = BTreeMap::new();
@@ -418,12 +418,12 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     }
     api.post("/v1/apply", RESTORED, declaration).await?.json()?;
     if args.json {
-        println!(
+        say!(
             "{}",
             json!({"path": place, "cluster": manifest.cluster, "at_ms": manifest.at_ms, "namespaces": restored})
         );
     } else {
-        println!(
+        say!(
             "{} is as cluster {} was at {}: {}; tokens, cookie keys and nodes' certificates are new",
             plain(&view.cluster),
             plain(&manifest.cluster),
@@ -457,9 +457,9 @@ async fn restore_one(
     let loaded = load(api, place, name, to, of).await?;
     if args.json {
         let (keys, ended) = (loaded.keys, loaded.ended);
-        println!("{}", json!({"path": place, "namespace": to, "at_ms": of.at_ms, "keys": keys, "ended": ended}));
+        say!("{}", json!({"path": place, "namespace": to, "at_ms": of.at_ms, "keys": keys, "ended": ended}));
     } else {
-        println!(
+        say!(
             "{to} is as {name} was at {}: {} keys; {} more have ended since",
             clock(of.at_ms),
             loaded.keys,
@@ -477,7 +477,7 @@ async fn load(
     of: &Namespace,
 ) -> Result<edge::api::dump::Loaded, String> {
     let loaded = dump::load(api, to, &dump_file(place, name)?, (&of.class, of.bytes)).await?;
-    eprintln!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
+    complain!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
     Ok(loaded)
 }
 

@@ -8,7 +8,7 @@ use node::view::CertificateView;
 
 use crate::happened::clock;
 use crate::operate::{NodeArgs, now_ms, tell_changes};
-use crate::plain::plain;
+use crate::plain::{plain, say};
 use crate::status::ago;
 
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -86,15 +86,15 @@ pub async fn certificate(command: CertificateCommand) -> Result<(), String> {
         CertificateCommand::List(args) => {
             let json = args.node.operator()?.get("/v1/certificates").await?.json()?;
             if args.json {
-                println!("{json}");
+                say!("{json}");
                 return Ok(());
             }
             let all: Vec<CertificateView> =
                 serde_json::from_value(json).map_err(|e| format!("the node's answer: {e}"))?;
             if all.is_empty() {
-                println!("there are no certificates; `coppice certificate set NAME --cert FILE --key FILE` sets one");
+                say!("there are no certificates; `coppice certificate set NAME --cert FILE --key FILE` sets one");
             }
-            all.iter().flat_map(|of| lines(of, now_ms())).for_each(|line| println!("{}", plain(&line)));
+            all.iter().flat_map(|of| lines(of, now_ms())).for_each(|line| say!("{}", plain(&line)));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::client::Api;
 use crate::follow::{Follow, Look};
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{plain, say};
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -144,15 +144,15 @@ pub async fn rollback(args: RollbackArgs) -> Result<(), String> {
 pub async fn versions(args: VersionsArgs) -> Result<(), String> {
     let service = service(&args.node.reader(), &args.service).await?;
     if args.json {
-        println!("{}", serde_json::to_string(&service.versions).map_err(|e| e.to_string())?);
+        say!("{}", serde_json::to_string(&service.versions).map_err(|e| e.to_string())?);
         return Ok(());
     }
     if service.versions.is_empty() {
-        println!("{} was never deployed", args.service);
+        say!("{} was never deployed", args.service);
     }
     for v in &service.versions {
         let code = v.code.as_deref().map_or("declared", |code| &code[..code.len().min(12)]);
-        println!("{:>6}  {code:<12}  {:>6} files {:>10} bytes  {}", v.number, v.files, v.bytes, v.fate);
+        say!("{:>6}  {code:<12}  {:>6} files {:>10} bytes  {}", v.number, v.files, v.bytes, v.fate);
     }
     Ok(())
 }
@@ -196,9 +196,9 @@ impl Told {
             if let (Some(line), serde_json::Value::Object(more)) = (line.as_object_mut(), more) {
                 line.extend(more);
             }
-            println!("{line}");
+            say!("{line}");
         } else {
-            println!("{}: {text}", self.service);
+            say!("{}: {text}", self.service);
         }
     }
 

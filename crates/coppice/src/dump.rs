@@ -18,7 +18,7 @@ use crate::client::{Api, Pieces};
 use crate::happened::clock;
 use crate::ns::name;
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{complain, plain, say};
 use crate::size::Size;
 
 /// Of a file, at a time.
@@ -76,9 +76,9 @@ pub async fn dump_command(args: DumpArgs) -> Result<(), String> {
     };
     let (head, counts) = dump_to(&api, &args.name, args.rate, file, true).await?.ok_or("it was left out")?;
     if args.json {
-        println!("{}", told(&head, &counts));
+        say!("{}", told(&head, &counts));
     } else {
-        println!("{}: {} keys, {} bytes, in {}", head.namespace, counts.items, counts.bytes, file.display());
+        say!("{}: {} keys, {} bytes, in {}", head.namespace, counts.items, counts.bytes, file.display());
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ async fn dump_into(
                 return Ok(Some((dumping.head, counts)));
             }
             Err(Failed::Broken(why)) if tries < DUMP_TRIES => {
-                eprintln!("coppice: {namespace} is dumped anew: {}", plain(&why));
+                complain!("coppice: {namespace} is dumped anew: {}", plain(&why));
                 tries += 1;
                 tokio::time::sleep(TRY_AGAIN).await;
             }
@@ -222,10 +222,10 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
     }
     let loaded = load(&api, to, &args.file, (&head.class, counts.bytes)).await?;
     if args.json {
-        println!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
+        say!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
     } else {
         let at = clock(head.at_ms);
-        println!("{to}: {} keys as they were at {at}; {} more have ended since", loaded.keys, loaded.ended);
+        say!("{to}: {} keys as they were at {at}; {} more have ended since", loaded.keys, loaded.ended);
     }
     Ok(())
 }
@@ -306,8 +306,8 @@ impl Progress {
         self.told = Instant::now();
         let (name, done, mib) = (&self.namespace, self.done, counts.bytes >> 20);
         match self.of >> 20 {
-            0 => eprintln!("coppice: {name}: {} keys, {mib} MiB {done}", counts.items),
-            of => eprintln!("coppice: {name}: {mib} of {of} MiB {done}"),
+            0 => complain!("coppice: {name}: {} keys, {mib} MiB {done}", counts.items),
+            of => complain!("coppice: {name}: {mib} of {of} MiB {done}"),
         }
     }
 }

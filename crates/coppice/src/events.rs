@@ -8,6 +8,7 @@ use cluster::doors::{Door, DoorAddrs, Opens};
 use serde_json::json;
 
 use crate::demo::{Demo, Person};
+use crate::plain::say;
 
 #[derive(Clone)]
 pub enum UpEvent {
@@ -53,11 +54,11 @@ pub struct Told {
 impl Told {
     pub fn tell(self, event: &UpEvent) {
         if self.json {
-            println!("{}", as_json(event));
+            say!("{}", as_json(event));
         } else if let UpEvent::Error { .. } = event {
             // The caller ends with this error and prints it once.
         } else {
-            println!("{}", as_text(event));
+            say!("{}", as_text(event));
         }
     }
 }

@@ -207,7 +207,7 @@ mod tests {
         let serves = [up; 3];
         for (name, view, until, part) in [
             ("dies", view("serves", &[up, down, up], &[]), 1, "app/1 died 2 times on n2: exit status 2\n    | one"),
-            ("control", view("serves", &[down; 3], &[]), 1, "| \\u{1b}[2Jtwo\n  all it printed: logs/app-0.log in the"),
+            ("control", view("serves", &[down; 3], &[]), 1, "| \\u001b[2Jtwo\n  all it printed: logs/app-0.log in the"),
             (
                 "off",
                 view("serves", &[], &off),

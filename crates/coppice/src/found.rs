@@ -17,6 +17,7 @@ use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::doors::{DoorPorts, DoorWishes};
+use crate::plain::say;
 use crate::size::Size;
 
 /// `node.toml`: what is the machine's own, beside the addresses of its doors. Everything else is declared to the cluster.
@@ -92,8 +93,8 @@ impl Place {
 pub fn init_command(args: &InitArgs) -> Result<(), String> {
     let place = &args.place;
     init(&place.dir, &args.cluster, &place.name, place.addresses())?;
-    println!("cluster {:?} is founded; its first node {:?} lives in {}", args.cluster, place.name, place.dir.display());
-    println!(
+    say!("cluster {:?} is founded; its first node {:?} lives in {}", args.cluster, place.name, place.dir.display());
+    say!(
         "next:\n  coppice run --dir {}\n  coppice token --dir {}     (for each machine that joins)",
         place.dir.display(),
         place.dir.display()
@@ -104,7 +105,7 @@ pub fn init_command(args: &InitArgs) -> Result<(), String> {
 pub async fn join_command(args: JoinArgs) -> Result<(), String> {
     let place = &args.place;
     join(&place.dir, &place.name, place.addresses(), &args.token, args.level).await?;
-    println!("node {:?} has joined; start it:\n  coppice run --dir {}", place.name, place.dir.display());
+    say!("node {:?} has joined; start it:\n  coppice run --dir {}", place.name, place.dir.display());
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use node::view::{EventView, NodeState, View};
 
 use crate::client::Api;
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{complain, plain, say};
 
 /// Between two looks with `--follow`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ pub async fn events(args: EventsArgs) -> Result<(), String> {
                 }
             }
             // The node that is asked may be about to come back.
-            Err(why) if args.follow && !shown.0.is_empty() => eprintln!("coppice: {why}"),
+            Err(why) if args.follow && !shown.0.is_empty() => complain!("coppice: {why}"),
             Err(why) => return Err(why),
         }
         if !args.follow {
@@ -80,9 +80,9 @@ pub async fn view(api: Api) -> Result<View, String> {
 
 fn tell(event: &EventView, json: bool) {
     if json {
-        println!("{}", serde_json::to_string(event).expect("an event is plain data"));
+        say!("{}", serde_json::to_string(event).expect("an event is plain data"));
     } else {
-        println!("{}  {:<14} {:<16} {}", clock(event.at_ms), event.kind, plain(&event.who), plain(&event.text));
+        say!("{}  {:<14} {:<16} {}", clock(event.at_ms), event.kind, plain(&event.who), plain(&event.text));
     }
 }
 

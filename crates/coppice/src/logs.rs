@@ -11,7 +11,7 @@ use host::logs::{LogLine, Source};
 use crate::client::Api;
 use crate::happened::clock;
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{complain, plain, say};
 
 /// Between two looks with `--follow`, if all was shown.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -78,7 +78,7 @@ pub async fn logs(args: LogsArgs) -> Result<(), String> {
                 asked.reads_on = true;
             }
             // The node that is asked may be about to come back.
-            Err(why) if args.follow && asked.reads_on => eprintln!("coppice: {}", plain(&why)),
+            Err(why) if args.follow && asked.reads_on => complain!("coppice: {}", plain(&why)),
             Err(why) => return Err(why),
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -139,7 +139,7 @@ impl Asked {
     fn tell_missing(&mut self, args: &LogsArgs, gathered: &Gathered) {
         if gathered.silent != self.silent {
             if !gathered.silent.is_empty() {
-                eprintln!(
+                complain!(
                     "coppice: no answer from {}: lines of theirs are missing",
                     plain(&gathered.silent.join(", "))
                 );
@@ -147,16 +147,16 @@ impl Asked {
             self.silent.clone_from(&gathered.silent);
         }
         if gathered.more && args.since.is_some() && !self.reads_on {
-            eprintln!("coppice: these are the newest {}; --lines shows more", gathered.lines.len());
+            complain!("coppice: these are the newest {}; --lines shows more", gathered.lines.len());
         }
     }
 }
 
 fn tell(args: &LogsArgs, line: &LogLine) {
     if args.json {
-        println!("{}", serde_json::to_string(line).expect("a line is plain data"));
+        say!("{}", serde_json::to_string(line).expect("a line is plain data"));
     } else {
-        println!("{}", if args.access { access_text(line) } else { text(&args.service, line) });
+        say!("{}", if args.access { access_text(line) } else { text(&args.service, line) });
     }
 }
 
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn a_line_says_when_and_where_and_steers_no_terminal() {
         let mut one = line(1_795_662_727_123_456, "n1");
-        assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 v3 | \\u{1b}[2J{}");
-        assert_eq!(access_text(&one), "n1 | \\u{1b}[2J{}");
+        assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 v3 | \\u001b[2J{}");
+        assert_eq!(access_text(&one), "n1 | \\u001b[2J{}");
         (one.version, one.source) = (0, Source::Node);
-        assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 * \\u{1b}[2J{}");
+        assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 * \\u001b[2J{}");
     }
 
     #[test]

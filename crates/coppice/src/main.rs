@@ -1,5 +1,6 @@
 //! The one program, all machines alike: command line and wiring. What a node does is in the other crates.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![warn(clippy::print_stdout, clippy::print_stderr)] // `plain` is how it is printed
 
 mod acme;
 mod anew;
@@ -219,7 +220,7 @@ fn main() {
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {
-        eprintln!("coppice: {}", plain::lines(&error));
+        plain::complain!("coppice: {error}");
         std::process::exit(1);
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::client::Api;
 use crate::operate::NodeArgs;
+use crate::plain::say;
 
 /// A node that is not back by then has trouble that a person should see.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
@@ -213,9 +214,9 @@ impl Cluster {
             if let (Some(line), Some(more)) = (line.as_object_mut(), more.as_object()) {
                 line.extend(more.clone());
             }
-            println!("{line}");
+            say!("{line}");
         } else {
-            println!("{name} {text}");
+            say!("{name} {text}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::dump::{self, DumpArgs, LoadArgs};
 use crate::operate::NodeArgs;
+use crate::plain::{said, say};
 
 /// New groups elect within a second. Who has just applied a declaration wants to see how it came out, and not how it begins.
 const ELECTED_WITHIN: Duration = Duration::from_secs(3);
@@ -92,13 +93,13 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
         NsCommand::List(args) => {
             let reply = args.node.reader().get("/v1/ns").await?;
             if args.json {
-                println!("{}", reply.text()?);
+                say!("{}", reply.text()?);
                 return Ok(());
             }
             let all: Vec<NamespaceView> = serde_json::from_value(reply.json()?).map_err(not_ours)?;
             let head = ["LEASE", "TIMEOUT", "P(LOSS)", "KEYS", "HOLDS"];
             let line = |name: &str, class: &str, [lease, timeout, odds, keys, holds]: [&str; 5]| {
-                println!("{name:<16} {class:<8} {lease:>8} {timeout:>8} {odds:>9} {keys:>10} {holds:>16}");
+                say!("{name:<16} {class:<8} {lease:>8} {timeout:>8} {odds:>9} {keys:>10} {holds:>16}");
             };
             line("NAMESPACE", "CLASS", head);
             for n in &all {
@@ -123,15 +124,15 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
                 tokio::time::sleep(LOOK_EVERY).await;
             };
             if args.json {
-                println!("{}", reply.text()?);
+                say!("{}", reply.text()?);
             } else {
-                print!("{}", page(&namespace));
+                said(&page(&namespace));
             }
         }
         NsCommand::Token(args) => {
             let path = format!("/v1/ns/{}/token", name(&args.name)?);
             let reply = args.node.operator()?.get(&path).await?.json()?;
-            println!("{}", reply["token"].as_str().ok_or("the node's answer has no token")?);
+            say!("{}", reply["token"].as_str().ok_or("the node's answer has no token")?);
         }
         NsCommand::Rotate(args) => rotate(args).await?,
         NsCommand::Dump(args) => dump::dump_command(args).await?,
@@ -153,11 +154,11 @@ async fn rotate(args: RotateArgs) -> Result<(), String> {
     let path = format!("/v1/ns/{}/rotate?end_sessions={}", name(&args.name)?, args.end_sessions);
     let reply = args.node.operator()?.post(&path, "", Bytes::new()).await?.json()?;
     if args.json {
-        println!("{reply}");
+        say!("{reply}");
         return Ok(());
     }
     for change in reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()) {
-        println!("{change}");
+        say!("{change}");
     }
     Ok(())
 }

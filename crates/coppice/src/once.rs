@@ -2,7 +2,6 @@
 //! status is that of this command.
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use cluster::Door;
 use node::View;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 
 use crate::client::Api;
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{complain, given, given_aside, plain};
 
 /// The name under which the command line knows it: `run` without a service starts a node.
 pub const NAME: &str = "run-once";
@@ -90,15 +89,14 @@ pub async fn once(args: OnceArgs) -> Result<(), String> {
 }
 
 fn lost(why: &str) -> ! {
-    eprintln!("coppice: {}", plain(why));
+    complain!("coppice: {}", plain(why));
     std::process::exit(125)
 }
 
 fn ends(status: i32, why: Option<&String>) -> ! {
     if let Some(why) = why {
-        eprintln!("coppice: {}", plain(why));
+        complain!("coppice: {}", plain(why));
     }
-    let _ = std::io::stdout().flush();
     std::process::exit(status)
 }
 
@@ -108,20 +106,15 @@ fn tell(told: Told) {
     match &told {
         Told { exit: Some(status), .. } => ends(*status, why),
         Told { signal: Some(signal), .. } => {
-            eprintln!("coppice: killed by signal {signal}");
+            complain!("coppice: killed by signal {signal}");
             ends(128 + signal, why)
         }
         Told { failed: Some(failed), .. } => {
-            eprintln!("coppice: could not be started: {}", plain(failed));
+            complain!("coppice: could not be started: {}", plain(failed));
             ends(127, why)
         }
-        Told { source, line, .. } if source.as_deref() == Some("err") => eprintln!("{line}"),
-        Told { line, .. } => {
-            // Whoever reads it may have read enough.
-            if writeln!(std::io::stdout(), "{line}").is_err() {
-                std::process::exit(0);
-            }
-        }
+        Told { source, line, .. } if source.as_deref() == Some("err") => given_aside(&format!("{line}\n")),
+        Told { line, .. } => given(&format!("{line}\n")),
     }
 }
 

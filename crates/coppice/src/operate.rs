@@ -10,7 +10,7 @@ use node::JoinTokenView;
 use node::view::View;
 
 use crate::client::Api;
-use crate::plain::plain;
+use crate::plain::{complain, given, plain, said, say};
 use crate::{found, renew_token, status as text};
 
 /// Which node to talk to; any node of the cluster will do.
@@ -155,17 +155,17 @@ pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
         reply = api.post("/v1/apply", &file, text).await?.json()?;
     }
     if args.json {
-        println!("{reply}");
+        say!("{reply}");
         return Ok(());
     }
     let changes = changes(&reply);
     for change in &changes {
-        println!("{change}");
+        say!("{change}");
     }
     match (changes.is_empty(), dry_run) {
-        (true, _) => println!("nothing to change: the cluster is as the file declares it"),
-        (false, true) => println!("(nothing was changed; `coppice apply` makes it so)"),
-        (false, false) => println!("applied, declaration {}", reply["version"]),
+        (true, _) => say!("nothing to change: the cluster is as the file declares it"),
+        (false, true) => say!("(nothing was changed; `coppice apply` makes it so)"),
+        (false, false) => say!("applied, declaration {}", reply["version"]),
     }
     Ok(())
 }
@@ -194,14 +194,14 @@ pub fn service_path(service: &str, rest: &str) -> Result<String, String> {
 /// What was changed, or `same` if nothing was.
 pub fn tell_changes(reply: &serde_json::Value, json: bool, same: &str) {
     if json {
-        return println!("{reply}");
+        return say!("{reply}");
     }
     let changes = changes(reply);
     for line in &changes {
-        println!("{}", plain(line));
+        say!("{}", plain(line));
     }
     if changes.is_empty() {
-        println!("{same}");
+        say!("{same}");
     }
 }
 
@@ -242,32 +242,32 @@ pub async fn switch(args: SwitchArgs, off: bool) -> Result<(), String> {
     let what = if off { "disable" } else { "enable" };
     let reply = args.node.operator()?.post(&format!("/v1/{what}/{}", args.part), "", "").await?.json()?;
     if args.json {
-        println!("{reply}");
+        say!("{reply}");
         return Ok(());
     }
     match changes(&reply).as_slice() {
-        [] if off => println!("{} is out of use already", args.part),
-        [] => println!("{} is in use already", args.part),
-        changes => println!("{}", changes.join("\n")),
+        [] if off => say!("{} is out of use already", args.part),
+        [] => say!("{} is in use already", args.part),
+        changes => say!("{}", changes.join("\n")),
     }
     Ok(())
 }
 
 pub async fn export(args: NodeArgs) -> Result<(), String> {
-    print!("{}", args.operator()?.get("/v1/export").await?.text()?);
+    given(&args.operator()?.get("/v1/export").await?.text()?);
     Ok(())
 }
 
 pub async fn status(args: StatusArgs) -> Result<(), String> {
     let reply = args.node.reader().get("/v1/status").await?;
     if args.json {
-        println!("{}", reply.text()?);
+        say!("{}", reply.text()?);
         return Ok(());
     }
     let view: View =
         serde_json::from_value(reply.json()?).map_err(|e| format!("the node's answer is of another version: {e}"))?;
     let now_ms = now_ms();
-    print!("{}", text::page(&view, now_ms));
+    said(&text::page(&view, now_ms));
     Ok(())
 }
 
@@ -276,7 +276,7 @@ pub async fn token(args: TokenArgs) -> Result<(), String> {
         Some(TokenCommand::List(args)) => return token_list(args).await,
         Some(TokenCommand::Revoke(TokenRevokeArgs { name, node })) => {
             node.operator()?.delete(&format!("/v1/tokens/{name}")).await?.json()?;
-            println!("join token {name} is good for nobody any more");
+            say!("join token {name} is good for nobody any more");
             return Ok(());
         }
         Some(TokenCommand::Renew(args)) => return renew_token::renew(args).await,
@@ -285,23 +285,23 @@ pub async fn token(args: TokenArgs) -> Result<(), String> {
     let wish = serde_json::json!({"lifetime_ms": args.ttl, "uses": args.uses}).to_string();
     let reply = args.node.operator()?.post("/v1/tokens", "", wish).await?.json()?;
     let token = reply["token"].as_str().ok_or("the node's answer has no token")?;
-    println!("{token}");
+    say!("{token}");
     let (ttl, uses) = (span_text(args.ttl), args.uses);
     let whom = if uses == 1 { "one machine".to_owned() } else { format!("{uses} machines") };
-    eprintln!("good for {whom} and {ttl}; there:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN");
+    complain!("good for {whom} and {ttl}; there:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN");
     Ok(())
 }
 
 async fn token_list(args: TokenListArgs) -> Result<(), String> {
     let reply = args.node.operator()?.get("/v1/tokens").await?.json()?;
     if args.json {
-        println!("{reply}");
+        say!("{reply}");
         return Ok(());
     }
     let tokens: Vec<JoinTokenView> =
         serde_json::from_value(reply).map_err(|e| format!("the node's answer is of another version: {e}"))?;
     if tokens.is_empty() {
-        println!("no join token is live");
+        say!("no join token is live");
     }
     let now_ms = now_ms();
     for JoinTokenView { name, expires_at_ms, uses_left } in tokens {
@@ -312,7 +312,7 @@ async fn token_list(args: TokenListArgs) -> Result<(), String> {
         };
         // To the second: nobody cares for more.
         let left = expires_at_ms.saturating_sub(now_ms) / 1000 * 1000;
-        println!("{name}  {uses}, {} left", span_text(left));
+        say!("{name}  {uses}, {} left", span_text(left));
     }
     Ok(())
 }

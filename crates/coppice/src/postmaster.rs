@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::client::Api;
 use crate::operate::NodeArgs;
+use crate::plain::say;
 use crate::size::Size;
 
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -145,13 +146,13 @@ async fn user(command: UserCommand) -> Result<(), String> {
                     let Account { disabled, bytes_max, messages_max, .. } = account;
                     json!({"address": address, "disabled": disabled, "bytes_max": bytes_max, "messages_max": messages_max})
                 };
-                println!("{}", json!(all.iter().map(shown).collect::<Vec<_>>()));
+                say!("{}", json!(all.iter().map(shown).collect::<Vec<_>>()));
                 return Ok(());
             }
             for (address, account) in all {
                 let bytes = account.bytes_max.map(|max| format!("  at most {}", Size(max))).unwrap_or_default();
                 let messages = account.messages_max.map(|max| format!("  at most {max} messages")).unwrap_or_default();
-                println!("{address}{bytes}{messages}{}", if account.disabled { "  disabled" } else { "" });
+                say!("{address}{bytes}{messages}{}", if account.disabled { "  disabled" } else { "" });
             }
         }
         UserCommand::Disable(args) => set_disabled(&args, true).await?,
@@ -174,9 +175,9 @@ async fn alias(command: AliasCommand) -> Result<(), String> {
             let all = accounts(&args.node.operator()?).await?.aliases().await?;
             if args.json {
                 let shown = all.iter().map(|(alias, to)| json!({"alias": alias, "to": to.to})).collect::<Vec<_>>();
-                println!("{}", json!(shown));
+                say!("{}", json!(shown));
             } else {
-                all.iter().for_each(|(alias, to)| println!("{alias}  {}", to.to.join(" ")));
+                all.iter().for_each(|(alias, to)| say!("{alias}  {}", to.to.join(" ")));
             }
             Ok(())
         }
@@ -204,9 +205,9 @@ fn password(from_stdin: bool) -> Result<String, String> {
 
 fn tell_password(address: &str, password: &str, was_given: bool, json: bool) {
     match (json, was_given) {
-        (true, true) => println!("{}", json!({"address": address})),
-        (true, false) => println!("{}", json!({"address": address, "password": password})),
+        (true, true) => say!("{}", json!({"address": address})),
+        (true, false) => say!("{}", json!({"address": address, "password": password})),
         (false, true) => (),
-        (false, false) => println!("{password}"),
+        (false, false) => say!("{password}"),
     }
 }

@@ -11,7 +11,7 @@ use crate::client::{Api, Reply};
 use crate::found;
 use crate::ns;
 use crate::operate::{NodeArgs, tell_changes};
-use crate::plain::plain;
+use crate::plain::{plain, say};
 
 pub const MORE: &str = "\
 Examples:
@@ -66,7 +66,7 @@ pub async fn renew(args: RenewArgs) -> Result<(), String> {
             let reply = how.node.operator()?.post(PATH, "", wish).await?;
             tell_changes(&good(&reply)?, how.json, "");
             if !how.json {
-                println!("`coppice ns token {}` shows the new one", plain(&name));
+                say!("`coppice ns token {}` shows the new one", plain(&name));
             }
             Ok(())
         }
@@ -121,9 +121,9 @@ async fn operator(how: &HowArgs) -> Result<(), String> {
     tell_changes(&json, how.json, "nothing to change: the nodes have the new token");
     if !how.json {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        println!("the new one is in {}; clones of services get theirs anew", names.join(" and "));
+        say!("the new one is in {}; clones of services get theirs anew", names.join(" and "));
         if how.keep > 0 {
-            println!("other copies of the old one open for {} more", span_text(how.keep));
+            say!("other copies of the old one open for {} more", span_text(how.keep));
         }
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use crate::operate::NodeArgs;
+use crate::plain::{said, say};
 
 #[derive(clap::Subcommand)]
 pub enum RouteCommand {
@@ -78,12 +79,12 @@ pub async fn explain(args: ExplainArgs) -> Result<(), String> {
     let wish = serde_json::json!({"url": url, "method": args.method, "headers": args.header, "client": args.client});
     let reply = args.node.reader().post("/v1/route/explain", "", wish.to_string()).await?;
     if args.json {
-        println!("{}", reply.json()?);
+        say!("{}", reply.json()?);
         return Ok(());
     }
     let explained: Explained =
         serde_json::from_value(reply.json()?).map_err(|e| format!("the node's answer is of another version: {e}"))?;
-    print!("{}", page(&args.method, &url, &explained));
+    said(&page(&args.method, &url, &explained));
     Ok(())
 }
 

@@ -31,6 +31,7 @@ use crate::found::{self, Loaded, NodeFile};
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
 use crate::logbook::Logbook;
+use crate::plain::complain;
 use crate::ports::check_free;
 use crate::services;
 use crate::size::{Size, brick_memory};
@@ -215,7 +216,7 @@ impl Home {
         if let Some(why) = held.given_up().map_err(|e| e.to_string())? {
             let dir = args.dir.display();
             tracing::error!("the node in {dir} was removed from its cluster ({}), and is not started", why.trim());
-            eprintln!(
+            complain!(
                 "coppice: the node in {dir} was removed from its cluster; another one can be made there (`coppice join`)"
             );
             std::process::exit(EXIT_REMOVED)

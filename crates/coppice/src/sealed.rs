@@ -16,7 +16,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::client::Api;
 use crate::operate::service_path;
-use crate::plain::plain;
+use crate::plain::{plain, say};
 
 /// In a backup's folder.
 pub const FILE: &str = "secrets.sealed";
@@ -52,7 +52,7 @@ pub fn make(args: &KeyArgs) -> Result<(), String> {
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&args.file).map_err(cannot)?;
     let line = format!("{KEY_BEGINS}{}\n", hex(&key.0));
     out.write_all(line.as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
-    println!(
+    say!(
         "{} has key {}: keep a copy of it where the backups are not, as nothing opens their secrets without it",
         args.file.display(),
         key.name()

@@ -8,7 +8,7 @@ use node::limits::SECRET_BYTES_MAX;
 
 use crate::happened::clock;
 use crate::operate::{NodeArgs, service_path, tell_changes};
-use crate::plain::plain;
+use crate::plain::{plain, say};
 
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum SecretCommand {
@@ -80,18 +80,18 @@ pub async fn secret(command: SecretCommand) -> Result<(), String> {
         SecretCommand::List(args) => {
             let json = args.node.operator()?.get(&path(&args.service, None)?).await?.json()?;
             if args.json {
-                println!("{json}");
+                say!("{json}");
                 return Ok(());
             }
             let all: Vec<SecretView> = serde_json::from_value(json).map_err(|e| format!("the node's answer: {e}"))?;
             if all.is_empty() {
                 let service = plain(&args.service);
-                println!("{service} has no secrets; `coppice secret set {service} NAME < FILE` sets one");
+                say!("{service} has no secrets; `coppice secret set {service} NAME < FILE` sets one");
             }
             let width = all.iter().map(|secret| secret.name.len()).max().unwrap_or_default();
             for SecretView { name, at_ms, is_file } in all {
                 let how = if is_file { "  file" } else { "" };
-                println!("{:width$}  set {}{how}", plain(&name), clock(at_ms));
+                say!("{:width$}  set {}{how}", plain(&name), clock(at_ms));
             }
         }
     }

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::process::exit;
 
+use crate::plain::complain;
 use sdk::{Service, StartError};
 
 /// A service, from its start to the end of its clone.
@@ -53,7 +54,7 @@ pub fn serve_main(mut args: impl Iterator<Item = OsString>) -> ! {
         None => Err(format!("this node's program has no built-in service {name:?}; it has: {}", NAMES.join(", "))),
     };
     if let Err(why) = served {
-        eprintln!("{why}");
+        complain!("{why}");
         exit(1);
     }
     exit(0)

@@ -298,7 +298,7 @@ mod tests {
             "since_ms": 0, "last_exit": "by\u{7} itself", "last_output": ["\u{1b}[2J\u{1b}]0;x\u{7}"]});
         let all = serde_json::json!({"services": [{"name": "a", "wanted": 1, "at": ["*/"], "clones": [clone]}]});
         let page = page(&serde_json::from_value(all).unwrap(), 0);
-        assert!(page.contains("| \\u{1b}[2J\\u{1b}]0;x\\u{7}\n"), "{page}");
+        assert!(page.contains("| \\u001b[2J\\u001b]0;x\\u0007\n"), "{page}");
         assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page}");
     }
 

@@ -7,7 +7,7 @@ use base::text::span_from_text;
 use node::view::{CloneState, NodeState, NodeView, ServiceView, View};
 
 use crate::operate::NodeArgs;
-use crate::plain::plain;
+use crate::plain::{lines, plain};
 use crate::status::ago;
 
 /// Rows of a terminal that does not say how many it has.
@@ -50,6 +50,7 @@ pub async fn top(args: TopArgs) -> Result<(), String> {
             Err(why) if drawn == 0 => return Err(why),
             Err(why) => format!("{}\n", plain(&why)),
         };
+        let text = lines(&text);
         // Home and clear; each line is ended before what was there.
         let out = match (is_terminal, drawn) {
             (true, _) => format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")),

@@ -18,6 +18,7 @@ use crate::client::Api;
 use crate::demo::{self, Demo};
 use crate::doors::{self, DoorPorts};
 use crate::events::{Told, UpEvent};
+use crate::plain::complain;
 use crate::ports::check_free;
 use crate::run::{EXIT_REMOVED, EXIT_RESTART};
 use crate::size::{Size, brick_memory};
@@ -111,7 +112,7 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     let mut stop = stop_signal()?;
     if let Some(dir) = &args.tls_dir {
         // A mistake is told here, once, beside the log of each node.
-        edge::tls::Certs::load(dir)?.wrong().iter().for_each(|wrong| eprintln!("coppice: not taken: {wrong}"));
+        edge::tls::Certs::load(dir)?.wrong().iter().for_each(|wrong| complain!("coppice: not taken: {wrong}"));
     }
     // A name that is none is told before anything is made.
     Demo::named(args.demo.as_deref())?;

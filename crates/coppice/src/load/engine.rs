@@ -21,6 +21,7 @@ use super::Word;
 use super::report::{Failure, Report};
 use super::schedule::Schedule;
 use super::trace::Line;
+use crate::plain::complain;
 
 /// A request without its headers.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ async fn progress(shared: Arc<Shared>, begun: Instant) {
     for second in 1.. {
         sleep_until(begun + Duration::from_secs(second)).await;
         let line = lock(&shared.report).second(second);
-        eprintln!("{line}");
+        complain!("{line}");
     }
 }
 

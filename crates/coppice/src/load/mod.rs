@@ -19,6 +19,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 use tokio::sync::mpsc;
 
+use crate::plain::{complain, said, say};
 use engine::{Plan, Want};
 use schedule::{Pace, Schedule};
 
@@ -110,9 +111,9 @@ pub fn load(args: LoadArgs) -> Result<(), String> {
     // Readers of standard input cannot be woken: the program ends without them.
     runtime.shutdown_background();
     if args.json {
-        println!("{}", report.json())
+        say!("{}", report.json())
     } else {
-        print!("{}", report.page())
+        said(&report.page())
     }
     if report.is_good() {
         return Ok(());
@@ -194,7 +195,7 @@ fn words() -> mpsc::Receiver<Word> {
     let (say, words) = mpsc::channel(WORDS_MAX);
     std::thread::spawn(move || {
         if std::io::stdin().is_terminal() {
-            eprintln!("say `rate N` or `stop`");
+            complain!("say `rate N` or `stop`");
         }
         for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok).filter(|l| !l.trim().is_empty()) {
             match line.parse() {
@@ -203,7 +204,7 @@ fn words() -> mpsc::Receiver<Word> {
                         return;
                     }
                 }
-                Err(why) => eprintln!("coppice: {why}"),
+                Err(why) => complain!("coppice: {why}"),
             }
         }
     });

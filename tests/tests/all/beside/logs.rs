@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Says its name, something with control characters to standard error, and then a number ten times a second.
 const TALK: &str = r#"
 [service.talk]
-run = ["sh", "-c", "echo \"I am $COPPICE_CLONE\"; printf 'oops \\033[2J {\"a\": 1}\\n' >&2; n=0; while sleep 0.1; do n=$((n+1)); echo $n; done"]
+run = ["sh", "-c", "echo \"I am $COPPICE_CLONE\"; printf 'oops \\033[2J {\"a\": 1}\\n' >&2; printf '\\302\\2332J \\342\\200\\256txt\\n'; n=0; while sleep 0.1; do n=$((n+1)); echo $n; done"]
 clones = 3
 "#;
 
@@ -43,7 +43,20 @@ fn what_clones_print_is_read_at_any_node_in_order_and_by_the_operator_alone() {
     let nodes: BTreeSet<_> = said.iter().map(|line| line["node"].as_str().unwrap()).collect();
     assert_eq!(nodes.len(), 3, "each node has a clone, and its lines");
     let text = up.coppice(&["logs", "talk", "-n", "10000"]).good();
-    assert!(text.contains("oops \\u{1b}[2J {\"a\": 1}") && !text.contains('\u{1b}'), "nothing steers the terminal");
+    assert!(text.contains("oops \\u001b[2J {\"a\": 1}") && text.contains("\\u009b2J \\u202etxt"), "{text}");
+    // Case E10: nothing steers the terminal, whatever is printed; JSON says the same all the same.
+    for args in [
+        &["logs", "talk", "--json", "-n", "10000"][..],
+        &["status"],
+        &["status", "--json"],
+        &["events"],
+        &["events", "--json"],
+    ] {
+        let steers = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+        let text = up.coppice(args).good();
+        assert!(!text.contains(steers), "{args:?}: {text:?}");
+    }
+    assert!(said.iter().any(|line| line["line"] == "\u{9b}2J \u{202e}txt"), "{said:?}");
 
     // One clone alone; and it is killed.
     let all = clones(&up.status(1).unwrap());
