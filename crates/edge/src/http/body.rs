@@ -259,6 +259,14 @@ impl DownBody {
         Self { ahead, kind, record: None, _busy: busy }
     }
 
+    /// Leaves out what there is of it, if that is a text of ours: how many bytes. What a clone says it has left out itself.
+    pub fn keep_back(&mut self) -> u64 {
+        let Kind::Text(text) = &mut self.kind else { return 0 };
+        let bytes = self.ahead.len() + text.len();
+        (self.ahead, *text) = (Bytes::new(), Bytes::new());
+        bytes as u64
+    }
+
     /// The clone that it comes from, if it comes from one.
     pub fn clone_name(&self) -> Option<&str> {
         match &self.kind {

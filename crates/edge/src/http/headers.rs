@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::session::remove_ours;
+
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -171,6 +173,28 @@ pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
         }
     }
     takes_trailers
+}
+
+/// What trailers may not say (RFC 9110 6.5.1): where a message ends, where it goes, what it is. hyper leaves this out of HTTP/1.1 by itself.
+const NO_TRAILERS: [HeaderName; 9] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::HOST,
+    header::CONTENT_ENCODING,
+    header::CONTENT_TYPE,
+    header::CONTENT_RANGE,
+    header::CACHE_CONTROL,
+    header::SET_COOKIE,
+    header::AUTHORIZATION,
+];
+
+/// Takes out of trailers what only heads may say, and what is for one hop or ours.
+pub fn strip_for_trailers(trailers: &mut HeaderMap) {
+    strip_one_hop(trailers);
+    for name in &NO_TRAILERS {
+        trailers.remove(name);
+    }
+    remove_ours(trailers);
 }
 
 fn says_trailers(headers: &HeaderMap) -> bool {

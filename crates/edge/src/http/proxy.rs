@@ -14,7 +14,7 @@ use flow::stage::End;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -85,7 +85,7 @@ pub async fn answer(
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
     client.flags.begin();
-    let version = request.version();
+    let (version, method) = (request.version(), request.method().clone());
     let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
     let mut record = None;
     let outcome = carry(&edge, &client, began, request, &mut record).await;
@@ -95,6 +95,7 @@ pub async fn answer(
         Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
+    let ends_it = forbid(&method, version, &mut response);
     if let Some(mut record) = record {
         let clone = response.body().clone_name().map(str::to_owned);
         record.answered(&mut response, clone.as_deref());
@@ -102,14 +103,36 @@ pub async fn answer(
     }
     // Of HTTP/2 the connection says it.
     let parts = client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
-    if parts || !client.flags.keeps_rest() {
+    if parts || ends_it || !client.flags.keeps_rest() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if version < Version::HTTP_11 {
+            // Else hyper adds `keep-alive` for a client that asked for it.
+            *response.version_mut() = version;
+        }
     }
     if client.flags.has_interim.load(Relaxed) {
         // The guard, which is of the same task, writes what comes before this, and wakes us.
         poll_fn(|_| if client.flags.has_interim.load(Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
     Ok(response)
+}
+
+/// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2; RFC 9112 9.3), whoever made it. Of HTTP/1.1 hyper
+/// leaves some of it out by itself, of HTTP/2 nothing. Whether the connection's end is the answer's.
+fn forbid(method: &Method, version: Version, response: &mut Response<DownBody>) -> bool {
+    let status = response.status();
+    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let has_none = has_none || *method == Method::HEAD;
+    if has_none {
+        let bytes = response.body_mut().keep_back();
+        if bytes > 0 && *method == Method::HEAD {
+            response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(bytes.into());
+        }
+    }
+    if status == StatusCode::NO_CONTENT {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    version < Version::HTTP_11 && !has_none && response.body().size_hint().exact().is_none()
 }
 
 async fn carry(

@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
+use crate::http::headers::strip_for_trailers;
 use crate::http::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
 
 /// Trailer fields of one answer.
@@ -115,6 +116,7 @@ impl Body {
                         map.append(name, HeaderValue::from_bytes(field.value).map_err(io::Error::other)?);
                     }
                     input.advance(len);
+                    strip_for_trailers(&mut map);
                     *self = Body::Over;
                     return Ok((!map.is_empty()).then(|| Frame::trailers(map)));
                 }
