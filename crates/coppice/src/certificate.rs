@@ -21,6 +21,8 @@ const AGAIN_MAX: Span = Span::secs(3600);
 /// A node that has just started hears of the declaration a moment later.
 const TRIES_UNTOLD: u32 = 5;
 const ASK_WITHIN: Span = Span::secs(5);
+/// As often as files are looked at.
+const FILES_LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The shortest life, for tests.
 const LIFE_MIN: Duration = Duration::from_secs(2);
 
@@ -120,6 +122,28 @@ impl Renewal {
         self.own.show(&chain(&new), &new.key_pem)?;
         self.identity = new;
         Ok(())
+    }
+}
+
+/// What is shown of certificates that this node has from files.
+pub fn file_gauges(certs: &Certs) -> [(String, u64); 2] {
+    let [first_end_s, wrong] = certs.figures();
+    [(node::FILES_END.to_owned(), first_end_s), (node::FILES_WRONG.to_owned(), wrong)]
+}
+
+/// Says each pair of files that is not taken as an event, once for as long as it is wrong.
+pub async fn tell_wrong_files(certs: Arc<Certs>, port: Port<Node>) {
+    let mut said = Vec::new();
+    loop {
+        let wrong = certs.wrong();
+        for error in wrong.iter().filter(|error| !said.contains(*error)) {
+            let text = format!("a certificate of its files is not taken: {error}");
+            if port.ask(Ask::Certified { text }, ASK_WITHIN).await.is_err() {
+                return;
+            }
+        }
+        said = wrong;
+        tokio::time::sleep(FILES_LOOK_EVERY).await;
     }
 }
 

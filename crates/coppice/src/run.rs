@@ -388,13 +388,15 @@ impl Started {
         let certificate = Arc::new(certificate::Figures::default());
         let (gauges_meter, gauges_certificate) = (Arc::clone(&meter), Arc::clone(&certificate));
         let landlock = host::landlock();
+        let of_files = home.tls.clone();
         let started = host::start(
             config,
             newborn(birth, core.sheds),
             move |port| Box::pin(core.serve(port)),
             move || {
                 let own = [(node::LANDLOCK.to_owned(), landlock)];
-                gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).chain(own).collect()
+                let files = of_files.iter().flat_map(|certs| certificate::file_gauges(certs));
+                gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).chain(own).chain(files).collect()
             },
         );
         match started {
@@ -473,12 +475,14 @@ impl Started {
         let renewal = io.spawn(renewal.follow(Rng::new(seed()?)));
         io.spawn(crate::acme::follow(port.clone(), Rng::new(seed()?)));
         let view = port.watch();
+        let wrong_files = port.clone();
         let hall = Hall { own, arrivals, view, dial, meter, desk, http, tls: services_tls, has_files, api };
         let leaves = io.block_on(async move {
             tokio::spawn(keeper.follow());
             tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));
             if hall.has_files {
                 tokio::spawn(Arc::clone(&hall.tls).follow());
+                tokio::spawn(certificate::tell_wrong_files(Arc::clone(&hall.tls), wrong_files));
             }
             let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
             let tcp_host = card.doors.at(Door::Http).ip();

@@ -69,6 +69,8 @@ struct Store {
     good: BTreeMap<Pair, (Arc<CertifiedKey>, Pem)>,
     /// What is wrong with others, for people.
     wrong: Vec<String>,
+    /// When the first of the pairs of files ends, seconds since 1970; 0 without any.
+    first_end_s: u64,
     /// Of the files, to see a change.
     seen: Seen,
 }
@@ -119,6 +121,12 @@ impl Certs {
     /// Pairs of files that are not taken, a sentence for each. Those that were right before go on as they were.
     pub fn wrong(&self) -> Vec<String> {
         self.now.load().wrong.clone()
+    }
+
+    /// When the first of the pairs of files ends, seconds since 1970, 0 without any; and how many pairs are not taken.
+    pub fn figures(&self) -> [u64; 2] {
+        let now = self.now.load();
+        [now.first_end_s, now.wrong.len() as u64]
     }
 
     /// One certificate for all names: what a node has anyway. It changes by [`show`](Self::show) alone. The chain and the key are in PEM.
@@ -256,7 +264,7 @@ impl Store {
         let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
         let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
         let (good, wrong) = (BTreeMap::new(), Vec::new());
-        Ok(Self { by_name, default, pems: Vec::new(), good, wrong, seen: Seen::new() })
+        Ok(Self { by_name, default, pems: Vec::new(), good, wrong, first_end_s: 0, seen: Seen::new() })
     }
 
     /// What the files say now; `before`: as they were last, for pairs that are wrong now.
@@ -294,7 +302,8 @@ impl Store {
                 false => wrong.join("\n"),
             });
         };
-        Ok(Self { by_name, default, pems, good, wrong, seen })
+        let first_end_s = good.values().filter_map(|(key, _)| ends_at_s(key.cert.first()?)).min().unwrap_or(0);
+        Ok(Self { by_name, default, pems, good, wrong, first_end_s, seen })
     }
 }
 
@@ -401,6 +410,11 @@ fn certified(
             other => format!("{key} and {cert} cannot be used: {other}"),
         },
     )
+}
+
+fn ends_at_s(cert: &CertificateDer<'_>) -> Option<u64> {
+    let (_, cert) = X509Certificate::from_der(cert).ok()?;
+    Some(u64::try_from(cert.validity().not_after.timestamp()).unwrap_or(0))
 }
 
 fn names(cert: &CertificateDer<'_>) -> Option<Vec<String>> {
@@ -538,6 +552,8 @@ mod tests {
         assert_eq!(shown(&certs, "a.example"), "a.example");
         assert_eq!(shown(&certs, "b.example"), "a.example", "it was never right");
         assert!(certs.wrong()[0].contains("b.key"), "{:?}", certs.wrong());
+        let [first_end_s, wrong] = certs.figures();
+        assert!(first_end_s > 1_700_000_000 && wrong == 1, "{first_end_s} {wrong}");
         tokio::spawn(Arc::clone(&certs).follow());
 
         // The other one is renewed all the same, and it, too, when it is right.

@@ -36,6 +36,9 @@ pub(crate) const SIZE_FIGURE: &str = "disk.size_bytes";
 pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
 /// ... and how often it could not be renewed since it should have been, tried again and again.
 pub const CERTIFICATE_FAILED: &str = "certificate.renewals_failed";
+/// ... and of the certificates that a node has from files, if it has some: when the first one ends, and how many are not taken.
+pub const FILES_END: &str = "certificate.files_end_at_s";
+pub const FILES_WRONG: &str = "certificate.files_wrong";
 
 /// ... and the version of the kernel's Landlock, by which clones are kept from files; 0 if it has none.
 pub const LANDLOCK: &str = "kernel.landlock";

@@ -212,6 +212,12 @@ fn gauge_help(name: &str) -> &'static str {
         "certificate.renewals_failed" => {
             "Times that this node's certificate could not be renewed since it should have been."
         }
+        "certificate.files_end_at_s" => {
+            "When the first of the certificates that this node has from files ends, seconds since 1970."
+        }
+        "certificate.files_wrong" => {
+            "Pairs of files with certificates that are not taken; an event says why, and they go on as they were."
+        }
         "kernel.landlock" => {
             "Version of the kernel's Landlock, by which clones are kept from files; 0 if it has none, 6 is enough."
         }
@@ -576,6 +582,8 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             "net.links",
             "machine.busy",
             node::CERTIFICATE_ENDS,
+            node::FILES_END,
+            node::FILES_WRONG,
             node::CERTIFICATE_FAILED,
             node::LANDLOCK,
         ] {

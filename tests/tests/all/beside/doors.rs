@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -123,4 +124,22 @@ fn one_port_of_a_clone_has_three_doors_and_no_session_is_cut_when_it_leaves() {
     for user in users {
         user.join().unwrap().unwrap();
     }
+    a_wrong_pair_is_told(&up, &folder);
+}
+
+/// Case E3: what is wrong with one pair of files is told by an event and by figures; a test of `edge/src/tls.rs` has what the others do.
+fn a_wrong_pair_is_told(up: &Up, folder: &Path) {
+    let figure = |name: &str| {
+        let text = http::get(up.at(1).api, "/metrics").unwrap().text();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        value.unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(figure("coppice_certificate_files_end_at_s ") > 1_700_000_000);
+    fs::write(folder.join("b.crt"), "nothing").unwrap();
+    wait_for("the wrong pair is told", SOON, || {
+        let said = up.coppice(&["events"]).good();
+        let (told, wrong) =
+            (said.contains("a certificate of its files is not taken"), figure("coppice_certificate_files_wrong "));
+        if told && said.contains("b.key") && wrong == 1 { Ok(()) } else { Err(format!("{wrong}: {said}")) }
+    });
 }
