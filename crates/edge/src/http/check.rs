@@ -170,7 +170,7 @@ impl HeadScan {
             return Err(Violation { status: 414, why: "the request line is longer than 8 KiB" });
         }
         if bytes.len() > HEAD_BYTES_MAX {
-            return Err(Violation { status: 431, why: "the request's header fields are larger than 64 KiB" });
+            return Err(TOO_LARGE_HEAD);
         }
         Ok(None)
     }
@@ -243,6 +243,9 @@ impl HeadScan {
         }
     }
 }
+
+pub const TOO_LARGE_HEAD: Violation =
+    Violation { status: 431, why: "the request's header fields are larger than 64 KiB" };
 
 pub const UNCLEAR_PATH: Violation = Violation {
     status: 400,

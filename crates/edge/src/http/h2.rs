@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::body::DownBody;
-use super::check::{Violation, is_host, is_target, is_token};
+use super::check::{TOO_LARGE_HEAD, Violation, is_host, is_target, is_token};
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
@@ -170,7 +170,7 @@ where
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_header_list_size(H2_HEAD_BYTES_MAX as u32)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
@@ -245,6 +245,9 @@ pub fn to_http1<B>(request: &mut Request<B>) -> Result<bool, Violation> {
     }
     let authority = uri.authority().map(|authority| authority.as_str().to_owned());
     let headers = request.headers_mut();
+    if headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>() > HEAD_BYTES_MAX {
+        return Err(TOO_LARGE_HEAD);
+    }
     if headers.len() > FIELDS_MAX {
         return Err(Violation { status: 431, why: "the request has more than 100 header fields" });
     }

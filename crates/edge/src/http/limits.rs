@@ -11,6 +11,9 @@ use state::cache::limits::VALUE_BYTES_MAX;
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Longest request head: room for the cookies and tokens of today, small enough that 1000 half-sent heads cost 64 MiB.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// What the library of HTTP/2 reads of a head: what is above the bound by no more is refused by us, with words. It resets the stream,
+/// which clients take for a reason to try again.
+pub const H2_HEAD_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// Fields in a head: what hyper takes, too.
 pub const FIELDS_MAX: usize = 100;
 /// Trailer fields of a chunked request, bytes. They are checked and then dropped (RFC 9110 6.5.1 allows that).

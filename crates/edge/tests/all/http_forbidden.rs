@@ -611,3 +611,20 @@ async fn our_own_answers_to_head_have_the_length_of_a_text_that_does_not_come() 
     assert_eq!(head, format!("{fields}||"));
     assert!(fields.contains(&format!("content-length: {}", text.len())), "{whole}");
 }
+
+/// Streams that the library resets are asked for again by clients, which never learn why.
+#[tokio::test]
+async fn over_http_2_a_head_that_is_too_large_is_refused_with_words() {
+    let toy = Toy::steady("next").await;
+    let secure = Secure::to("forbidden-large", &[toy.addr], 1000).await;
+    let request = |bytes: usize| {
+        let request = Request::get("https://shop.example/").header("x-big", "x".repeat(bytes));
+        request.body(Full::<Bytes>::default()).unwrap()
+    };
+    for (bytes, status) in [(60_000, 200), (66_000, 431), (120_000, 431)] {
+        let answer = soon(secure.h2().await.send_request(request(bytes))).await.unwrap();
+        assert_eq!(answer.status(), status, "{bytes}");
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(text.starts_with(b"the request's header fields are larger than 64 KiB"), status == 431, "{text:?}");
+    }
+}
