@@ -14,7 +14,7 @@ use node::sealed::{Contents, KEY_BYTES, Kept};
 use ring::hkdf;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::client::Api;
+use crate::client::{Api, Reply};
 use crate::operate::service_path;
 use crate::plain::{plain, say};
 
@@ -166,14 +166,18 @@ pub async fn set(api: &Api, contents: &Contents) -> Result<Vec<String>, String> 
 
 /// How many secrets and certificates the cluster has.
 pub async fn count(api: &Api, services: impl Iterator<Item = &str>) -> Result<(usize, usize), String> {
-    let len = |json: serde_json::Value| json.as_array().map_or(0, Vec::len);
+    // Nodes of older programs have none, and do not know the address.
+    let list = |reply: Reply| match reply.status {
+        404 => Ok(Vec::new()),
+        _ => reply.json().map(|json| json.as_array().cloned().unwrap_or_default()),
+    };
     let mut secrets = 0;
     for service in services {
-        secrets += len(api.get(&service_path(service, "/secrets")?).await?.json()?);
+        secrets += list(api.get(&service_path(service, "/secrets")?).await?)?.len();
     }
-    let all = api.get("/v1/certificates").await?.json()?;
+    let all = list(api.get("/v1/certificates").await?)?;
     let has = |of: &&serde_json::Value| of["ends_at_ms"].as_u64().unwrap_or(0) > 0;
-    Ok((secrets, all.as_array().map_or(0, |all| all.iter().filter(has).count())))
+    Ok((secrets, all.iter().filter(has).count()))
 }
 
 fn chance<const N: usize>() -> Result<[u8; N], String> {

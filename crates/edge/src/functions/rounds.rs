@@ -254,16 +254,26 @@ impl Round<'_> {
     async fn ask(&self, seen: &Seen, batch: &[Waiting], until: Instant) -> Result<Answer, NoAnswer> {
         let service = &self.id.service;
         let busy = |why: &str| NoAnswer::Busy(Refused::busy(format!("service {service:?}: {why}"), RETRY_AFTER));
-        let own = Own {
+        let body = wire::question(self.id, seen.value.as_ref(), batch);
+        let own = |token: Option<String>| Own {
             service,
             path: wire::PATH,
-            headers: self.headers(batch, until),
-            body: wire::question(self.id, seen.value.as_ref(), batch),
+            headers: self.headers(token, batch, until),
+            body: body.clone(),
             patience: PATIENCE,
             answer_bytes_max: ANSWER_BYTES_MAX,
         };
         self.functions.calls.round();
-        let asked = timeout_at(until, errand::ask(&self.desk.pool, own)).await;
+        let asking = async {
+            let mut tokens = self.tokens().into_iter();
+            loop {
+                let asked = errand::ask(&self.desk.pool, own(tokens.next().flatten())).await;
+                if tokens.len() == 0 || !matches!(asked, Ok((StatusCode::UNAUTHORIZED, _))) {
+                    return asked;
+                }
+            }
+        };
+        let asked = timeout_at(until, asking).await;
         let (status, body) = match asked {
             Ok(Ok(answer)) => answer,
             Ok(Err(refusal)) => {
@@ -300,15 +310,23 @@ impl Round<'_> {
         }
     }
 
-    fn headers(&self, batch: &[Waiting], until: Instant) -> HeaderMap {
+    /// By which its clones know that a node asks. While a renewed one makes its way, some of them know the one before, and the next try
+    /// may come to another clone.
+    fn tokens(&self) -> Vec<Option<String>> {
+        let view = Arc::clone(&self.desk.backend.watch().borrow());
+        let is = view.service_tokens.get(&*self.id.service).cloned();
+        match view.formers.services.get(&*self.id.service).cloned() {
+            None => vec![is],
+            was => vec![is.clone(), was.clone(), is, was],
+        }
+    }
+
+    fn headers(&self, token: Option<String>, batch: &[Waiting], until: Instant) -> HeaderMap {
         let mut headers = HeaderMap::from_iter([
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
             (PRIORITY, HeaderValue::from(u16::from(class(batch)))),
             (DEADLINE, HeaderValue::from(left(until).as_millis().max(1))),
         ]);
-        // By it the program knows that a node asks.
-        let view = Arc::clone(&self.desk.backend.watch().borrow());
-        let token = view.service_tokens.get(&*self.id.service);
         if let Some(bearer) = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()) {
             headers.insert(header::AUTHORIZATION, bearer);
         }
