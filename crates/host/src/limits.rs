@@ -94,6 +94,8 @@ pub const BATCH_BYTES_MAX: usize = 64 << 20;
 /// A segment of the log ends with the batch that passes this. Small enough to be given back soon, large enough that a new
 /// one (some milliseconds) is rare.
 pub const SEGMENT_BYTES: usize = 32 << 20;
+/// An old segment of which no more than such a part is needed is written anew without the rest.
+pub const CLEAN_PART: u64 = 8;
 /// When nothing comes for so long that would say that the last batch was forced, the seal does. Until then damage of just that batch
 /// passes for the end that a crash cut short; at once it would cost each batch a second write.
 pub const SEAL_AFTER: Duration = Duration::from_millis(5);

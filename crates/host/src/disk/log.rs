@@ -17,8 +17,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
-use super::{Job, Kept, Room, Safe, give_up, spare};
-use crate::limits::{BATCH_BYTES_MAX, SEAL_AFTER, SEGMENT_BYTES};
+use super::{Job, Kept, Room, Safe, give_up, is_full, spare};
+use crate::limits::{BATCH_BYTES_MAX, CLEAN_PART, SEAL_AFTER, SEGMENT_BYTES};
 use crate::{Error, private};
 
 pub struct Log {
@@ -46,8 +46,23 @@ pub struct Log {
 
 struct Segment {
     path: PathBuf,
-    /// Of each group that has records here, the number of the last.
-    last: BTreeMap<GroupId, u64>,
+    /// Of each group that has records here, the number of the last, and the bytes of all.
+    of: BTreeMap<GroupId, (u64, u64)>,
+    /// Of the file.
+    size: u64,
+}
+
+impl Segment {
+    fn add(&mut self, group: GroupId, number: u64, len: usize) {
+        let of = self.of.entry(group).or_default();
+        *of = (number, of.1 + (len + segment::RECORD_HEAD) as u64);
+    }
+
+    /// Bytes of groups that need something of it.
+    fn needed(&self, floors: &BTreeMap<GroupId, u64>) -> u64 {
+        let is_needed = |group: &GroupId, last: u64| floors.get(group).is_none_or(|floor| last >= *floor);
+        self.of.iter().filter(|(group, (last, _))| is_needed(group, *last)).map(|(_, (_, bytes))| bytes).sum()
+    }
 }
 
 /// Left by a life that ended because this disk failed it, with the reason.
@@ -151,9 +166,9 @@ impl Reading<'_> {
             let what = format!("it begins with record {first}, the one before it ends at {next}");
             return Err(Error::Lost { file: path.into(), what });
         }
-        let mut last = BTreeMap::new();
+        let mut segment = Segment { path: path.into(), of: BTreeMap::new(), size: bytes.len() as u64 };
         let read = segment::read(&bytes, head, |number, group, record| {
-            last.insert(group, number);
+            segment.add(group, number, record.len());
             if self.floors.get(&group).is_none_or(|floor| number >= *floor) {
                 self.kept.entry(group).or_default().push(record);
             }
@@ -165,7 +180,7 @@ impl Reading<'_> {
                 Error::NotOurs { file: path.into(), what }
             }
         })?;
-        self.segments.push_back(Segment { path: path.into(), last });
+        self.segments.push_back(segment);
         // A file of zeros, or of what an older use left, is as it was made.
         self.torn = end.orphans || segment::is_torn(&bytes[end.at..], end.next);
         (self.next, self.end) = (Some(end.next), (end.at, head));
@@ -258,6 +273,7 @@ impl Log {
                     safe.into_iter().for_each(|safe| _ = done.send(safe));
                     if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
                         self.asked_spare = true;
+                        self.clean_one().unwrap_or_else(|e| self.fail(&e));
                         let _ = snapshots.send(Work::Spare);
                     }
                 }
@@ -272,7 +288,7 @@ impl Log {
                     let _ = snapshots.send(Work::Save { group, parts: nothing, upto: self.next, ticket: None });
                 }
                 Job::Saved { group, upto, ticket } => {
-                    self.saved(group, upto).unwrap_or_else(|e| self.fail(&e));
+                    self.saved(group, upto).and_then(|()| self.clean_one()).unwrap_or_else(|e| self.fail(&e));
                     if let Some(ticket) = ticket {
                         let _ = done.send(Safe::Saved(group, ticket));
                     }
@@ -344,11 +360,12 @@ impl Log {
         if self.buffer.capacity() > 4 << 20 {
             self.buffer = Vec::new();
         }
-        let last = &mut self.segments.back_mut().expect("one is always being written").last;
-        for (group, _) in records {
-            last.insert(*group, self.next);
+        let segment = self.segments.back_mut().expect("one is always being written");
+        for (group, record) in records {
+            segment.add(*group, self.next, record.len());
             self.next += 1;
         }
+        segment.size = self.at as u64;
         if force {
             self.is_forced();
         } else {
@@ -388,14 +405,12 @@ impl Log {
 
     /// The last segment was forced with its last batch.
     fn begin_segment(&mut self) -> io::Result<()> {
-        let mut salt = [0; 8];
-        SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-        let head = Head { first: self.next, salt: u64::from_be_bytes(salt) };
+        let head = Head { first: self.next, salt: fresh_salt()? };
         let (file, path) = make_segment(&self.dir, head, File::sync_all)?;
         (self.file, self.salt) = (file, head.salt);
         self.asked_spare = false;
         self.at = segment::HEAD;
-        self.segments.push_back(Segment { path, last: BTreeMap::new() });
+        self.segments.push_back(Segment { path, of: BTreeMap::new(), size: 0 });
         Ok(())
     }
 
@@ -410,15 +425,66 @@ impl Log {
     fn retire(&mut self) -> io::Result<()> {
         while self.segments.len() > 1 {
             let oldest = self.segments.front().expect("there are two");
-            let is_needed = |(group, last): (&GroupId, &u64)| self.floors.get(group).is_none_or(|floor| last >= floor);
-            if oldest.last.iter().any(is_needed) {
+            if oldest.needed(&self.floors) > 0 {
                 break;
             }
             let oldest = self.segments.pop_front().expect("there are two");
+            if oldest.size < SEGMENT_BYTES as u64 / 2 {
+                // Nothing is gained by writing over so little.
+                fs::remove_file(&oldest.path)?;
+                continue;
+            }
             spare::keep(&self.dir, &oldest.path)?;
         }
         Ok(())
     }
+
+    /// Takes out of an old segment what nobody needs, if that is nearly all: a group that seldom writes has no snapshot for long, and
+    /// would keep all segments behind its last record. What is taken out leaves a record of no bytes, so that all numbers stay.
+    fn clean_one(&mut self) -> io::Result<()> {
+        let old = self.segments.len().saturating_sub(1);
+        let floors = &self.floors;
+        let is_worth_it = |segment: &&mut Segment| {
+            segment.size >= SEGMENT_BYTES as u64 / 4 && segment.needed(floors) <= segment.size / CLEAN_PART
+        };
+        let Some(segment) = self.segments.iter_mut().take(old).find(is_worth_it) else { return Ok(()) };
+        match clean(&self.dir, &segment.path, floors) {
+            Ok(size) => segment.size = size,
+            // It is tried again when there is room.
+            Err(e) if is_full(&e) => drop(fs::remove_file(segment.path.with_extension("tmp"))),
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+}
+
+/// Writes a segment anew without what nobody needs. After a crash there is the old or the new. Gives its size.
+fn clean(dir: &Path, path: &Path, floors: &BTreeMap<GroupId, u64>) -> io::Result<u64> {
+    let other = |what| io::Error::other(format!("{}: {what}", path.display()));
+    let bytes = Bytes::from(fs::read(path)?);
+    let head = Head::decode(&bytes).ok_or_else(|| other("its head has changed"))?;
+    let mut records = Vec::new();
+    let read = segment::read(&bytes, head, |number, group, record| {
+        let is_needed = floors.get(&group).is_none_or(|floor| number >= *floor);
+        records.push((group, if is_needed { Record::from(record) } else { Record::default() }));
+    });
+    read.map_err(|_| other("it has changed"))?;
+    let head = Head { first: head.first, salt: fresh_salt()? };
+    let mut out = head.encode();
+    segment::batch(head.salt, head.first, head.first, &records, &mut out);
+    let temp = path.with_extension("tmp");
+    let mut file = private::create(&temp)?;
+    file.write_all(&out)?;
+    file.sync_all()?;
+    fs::rename(&temp, path)?;
+    File::open(dir)?.sync_all()?;
+    Ok(out.len() as u64)
+}
+
+fn fresh_salt() -> io::Result<u64> {
+    let mut salt = [0; 8];
+    SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(u64::from_be_bytes(salt))
 }
 
 /// Makes the file of the next segment, in steps that leave a log that can be read wherever the power fails.

@@ -12,6 +12,7 @@
 //! - Another thread writes snapshots, whose bytes it makes itself, so that appends never wait for one.
 //! - Segments go when snapshots have replaced all that is in them. The next segment is written over an old one: a file
 //!   that keeps its size and place is forced faster than one that grows.
+//! - One of which a group that seldom writes needs a little is written anew without the rest, under its name and with its numbers.
 //! - A disk that fails to force ends the process: what it kept is unknown then. Pages that a failed force left behind look
 //!   kept and are not, so the next start writes the last segment anew.
 //! - A full disk holds up what is to be written and nothing else: the machine is told, and again when there is room.

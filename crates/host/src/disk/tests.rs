@@ -161,6 +161,39 @@ fn segments_that_nobody_needs_are_used_again() {
     assert_eq!((kept.len(), &kept[0]), (4, &Bytes::from_static(b"all")));
 }
 
+#[test]
+fn a_group_that_seldom_writes_does_not_keep_what_others_wrote() {
+    let dir = temp_dir("disk");
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
+    let mut append = |group, record: Bytes, n| {
+        disk.append(group, vec![record.into()], Ticket(n), true);
+        safe.blocking_recv().unwrap()
+    };
+    append(B, Bytes::from_static(b"early"), 1);
+    let large = Bytes::from(vec![7; SEGMENT_BYTES / 2]);
+    (2..9).for_each(|n| _ = append(A, large.clone(), n));
+    append(B, Bytes::from_static(b"late"), 9);
+    for n in 10..14 {
+        disk.save(A, Parts::of(records(&["all"])), Ticket(n));
+    }
+    let size = || {
+        let files = fs::read_dir(dir.0.join("log")).unwrap().map(|e| e.unwrap());
+        let segments = files.filter(|e| e.file_name().to_string_lossy().ends_with(".seg"));
+        segments.map(|e| e.metadata().map_or(0, |meta| meta.len())).sum::<u64>()
+    };
+    // The last one is as it is.
+    wait_until(|| size() <= SEGMENT_BYTES as u64 * 3 / 2);
+    drop(disk);
+    let kept = read(&dir).unwrap();
+    assert_eq!((&kept[&A], &kept[&B]), (&records(&["all"]), &records(&["early", "late"])));
+    // And it goes on from there.
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
+    disk.append(B, written(&["later"]), Ticket(1), true);
+    safe.blocking_recv().unwrap();
+    drop(disk);
+    assert_eq!(read(&dir).unwrap()[&B], records(&["early", "late", "later"]));
+}
+
 /// What a disk is sure to have of a folder: the names that it had when it was last forced, and of each file, by its inode,
 /// the bytes that it had then.
 struct Forced {
