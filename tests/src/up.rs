@@ -94,7 +94,8 @@ impl Up {
         up
     }
 
-    fn begin_with(
+    /// Begins a cluster with this in the environment, and waits for nothing.
+    pub fn begin_with(
         mut command: Command,
         dir: PathBuf,
         ports: Ports,

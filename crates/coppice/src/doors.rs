@@ -13,11 +13,13 @@ use edge::resp::secure::Arrived;
 use edge::tls::Certs;
 use edge::{Functions, Meter};
 use node::{Node, View};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use crate::desks::{ApiDesk, EdgeDial, RespDesk};
 use crate::handover::Inherited;
 use crate::ports::Wanted;
+use crate::starting::{Manner, Starting};
 
 /// Where doors are, if that is said: `--http ADDRESS:PORT` and so on, or what stands in `node.toml`.
 #[derive(Clone, Debug, Default)]
@@ -175,6 +177,13 @@ impl Sockets {
         kept.collect::<Result<_, _>>().map_err(|e| format!("cannot keep a door open: {e}"))
     }
 
+    /// Says at a door that the node starts, until it is served.
+    pub fn starting(&self, door: Door, manner: Manner, io: &Handle) -> Result<Option<Starting>, String> {
+        let again = self.0.get(&door).map(TcpListener::try_clone).transpose();
+        let again = again.map_err(|e| format!("cannot answer while the node starts: {e}"))?;
+        Ok(again.map(|socket| Starting::begin(manner, io, socket)))
+    }
+
     /// The socket of one door, for who serves it.
     pub fn take(&mut self, door: Door) -> Option<TcpListener> {
         self.0.remove(&door)
@@ -244,11 +253,14 @@ pub struct CoreDoors {
     pub meter: Arc<Meter>,
     pub functions: Arc<Functions>,
     pub sheds: bool,
+    /// Over when the node has its log, and this serves.
+    pub starting: Option<Starting>,
 }
 
 impl CoreDoors {
     pub async fn serve(self, port: host::LocalPort<Node>) {
-        let Self { resp, arrivals, meter, functions, sheds } = self;
+        let Self { resp, arrivals, meter, functions, sheds, starting } = self;
+        starting.inspect(Starting::over);
         let stop = edge::closing::closes(port.watch(), Arc::clone(&meter));
         let desk = Rc::new(RespDesk { port, sheds });
         let Some(resp) = resp else { return };

@@ -38,6 +38,7 @@ mod sealed;
 mod secret;
 mod services;
 mod size;
+mod starting;
 mod status;
 mod top;
 mod up;

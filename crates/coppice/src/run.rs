@@ -35,6 +35,7 @@ use crate::plain::complain;
 use crate::ports::check_free;
 use crate::services;
 use crate::size::{Size, brick_memory};
+use crate::starting::{Manner, Starting};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
@@ -339,6 +340,8 @@ struct Started {
     meter: Arc<Meter>,
     functions: Arc<Functions>,
     arrivals: mpsc::Sender<Arrived>,
+    /// Over when the API is served.
+    starts: Option<Starting>,
 }
 
 impl Started {
@@ -375,6 +378,8 @@ impl Started {
             tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
             io: io.handle().clone(),
         };
+        let starts = sockets.starting(Door::Api, Manner::Api, io.handle())?;
+        let starting = sockets.starting(Door::Resp, Manner::Resp, io.handle())?;
         let meter = Arc::new(Meter::new());
         let functions = Functions::new(&meter);
         let (arrivals, come) = edge::resp::secure::arrivals();
@@ -384,11 +389,13 @@ impl Started {
             meter: Arc::clone(&meter),
             functions: Arc::clone(&functions),
             sheds: sheds(),
+            starting,
         };
         let certificate = Arc::new(certificate::Figures::default());
         let (gauges_meter, gauges_certificate) = (Arc::clone(&meter), Arc::clone(&certificate));
         let landlock = host::landlock();
         let of_files = home.tls.clone();
+        as_with_a_long_log();
         let started = host::start(
             config,
             newborn(birth, core.sheds),
@@ -414,6 +421,7 @@ impl Started {
                 meter,
                 functions,
                 arrivals,
+                starts,
             })),
             Err(error) if error.is_damage() => Ok(Err(error)),
             Err(error) => Err(error.to_string()),
@@ -430,7 +438,7 @@ impl Started {
         io: &Runtime,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
         let Self { running, card, store, join, tunnels, doorman, tls, dialer, dial, certificate, .. } = self;
-        let Self { meter, functions, arrivals, .. } = self;
+        let Self { meter, functions, arrivals, starts, .. } = self;
         let (port, peer) = (running.port(), card.peer());
         join.open(port.clone());
         io.spawn(doorman.follow(port.watch()));
@@ -478,6 +486,7 @@ impl Started {
         let wrong_files = port.clone();
         let hall = Hall { own, arrivals, view, dial, meter, desk, http, tls: services_tls, has_files, api };
         let leaves = io.block_on(async move {
+            starts.inspect(Starting::over);
             tokio::spawn(keeper.follow());
             tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));
             if hall.has_files {
@@ -509,10 +518,17 @@ fn sheds() -> bool {
     sheds
 }
 
+/// For the test of what a node says while it reads its log, and nowhere else.
+fn as_with_a_long_log() {
+    let said = std::env::var("COPPICE_LAB_START_MS").ok().and_then(|ms| ms.parse().ok());
+    std::thread::sleep(Duration::from_millis(said.unwrap_or(0)));
+}
+
 fn newborn(birth: Birth, sheds: bool) -> impl FnOnce() -> Node + Send {
     // For the test that traffic needs no reports.
     let reports = std::env::var_os("COPPICE_LAB_NO_REPORTS").is_none_or(|value| value != "1");
     move || {
+        as_with_a_long_log();
         let node = if sheds { Node::new(birth) } else { Node::new(birth).without_protection() };
         if reports { node } else { node.without_reports() }
     }

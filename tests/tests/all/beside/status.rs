@@ -154,6 +154,37 @@ fn livez_and_readyz_answer_on_every_node_and_foreign_names_do_not() {
     assert_eq!(rebound.status, 403, "a name that is not ours: {}", rebound.text());
 }
 
+/// Case S12. The two halves of a start, reading and making a state of what was read, take as long as with a log of some hundred MB.
+#[test]
+fn a_node_that_reads_a_long_log_is_alive_and_says_so_at_its_doors() {
+    let _turn = e2e::beside();
+    let environment = [("COPPICE_LAB_START_MS", "2500")];
+    let (program, options) = (std::process::Command::new(e2e::program::coppice()), vec!["--no-demo".to_owned()]);
+    let up = Up::begin_with(program, e2e::at::new_folder(), e2e::at::Ports::free(1), 1, options, &environment);
+    let (api, resp) = (up.at(1).api, up.at(1).resp);
+    let soon = Duration::from_secs(20);
+    wait_for("it says that it is alive", soon, || match http::get(api, "/livez").map_err(|e| e.to_string())? {
+        reply if reply.status == 200 && reply.text().starts_with("live: this node starts") => Ok(()),
+        reply => panic!("it has started before it was heard: {reply:?}"),
+    });
+    assert_eq!(http::get(api, "/readyz").unwrap().status, 503);
+    wait_for("a Redis client is told to come again", soon, || {
+        let mut stream = std::net::TcpStream::connect(resp).map_err(|e| e.to_string())?;
+        stream.set_read_timeout(Some(soon)).map_err(|e| e.to_string())?;
+        std::io::Write::write_all(&mut stream, b"PING\r\n").map_err(|e| e.to_string())?;
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut said).map_err(|e| e.to_string())?;
+        if said.starts_with("-LOADING this node starts") { Ok(()) } else { panic!("{said:?}") }
+    });
+    wait_for("it is ready", Duration::from_secs(60), || {
+        match http::get(api, "/readyz").map_err(|e| e.to_string())? {
+            reply if reply.status == 200 => Ok(()),
+            reply => Err(reply.text()),
+        }
+    });
+    assert_eq!(http::get(api, "/livez").unwrap().text(), "live\n");
+}
+
 #[test]
 fn the_monitor_page_has_landmarks_and_needs_nothing_from_elsewhere() {
     let up = SHOP.take();
