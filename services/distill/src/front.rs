@@ -23,10 +23,11 @@ use crate::marks::Marks;
 use crate::near;
 use crate::pages::{self, OURS, PICTURES, Page};
 use crate::preferences::{self, NotKept, Preferences, Readers};
-use crate::settings::Settings;
+use crate::settings::{Settings, Urls};
 use crate::shelf::{self, Original, Shelf};
 use crate::sizes::Sizes;
 use crate::works::{self, Key, NotMade, Picture, Works};
+use crate::{thumbor, weserv};
 
 pub const ANSWER: HeaderName = HeaderName::from_static("coppice-answer");
 /// Bytes of the original, where something else is answered.
@@ -73,12 +74,18 @@ pub async fn answer(State(front): State<Arc<Front>>, request: Request) -> Respon
         Some("/preferences") => front.prefer(head, body).await,
         Some(_) if path.starts_with(PICTURES) && front.settings.site.is_some() => front.picture_of_site(&head).await,
         Some(_) => plain(StatusCode::NOT_FOUND, "there is nothing here"),
-        None if imgproxy::is_one(&path, !front.settings.keys.is_empty()) => front.picture_by_url(&head).await,
+        None if front.is_picture(&head) => front.picture_by_url(&head).await,
         None => match front.settings.site.clone() {
             Some(site) => front.page(&site, head, body).await,
             None => plain(
                 StatusCode::NOT_FOUND,
-                "pictures are at /insecure/OPTIONS/plain/SOURCE, or with a signature; SITE names no site",
+                match front.settings.urls {
+                    Urls::Imgproxy => {
+                        "pictures are at /insecure/OPTIONS/plain/SOURCE, or with a signature; SITE names no site"
+                    }
+                    Urls::Thumbor => "pictures are at /unsafe/300x200/SOURCE, or with a signature; SITE names no site",
+                    Urls::Weserv => "pictures are at /?url=SOURCE&w=300",
+                },
             ),
         },
     }
@@ -141,7 +148,13 @@ impl Front {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "pictures are had by GET");
         }
-        let asked = match imgproxy::read(head.uri.path(), &self.settings.keys, &self.settings.presets) {
+        let (path, settings) = (head.uri.path(), &self.settings);
+        let asked = match settings.urls {
+            Urls::Imgproxy => imgproxy::read(path, &settings.keys, &settings.presets),
+            Urls::Thumbor => thumbor::read(path, &settings.thumbor_keys),
+            Urls::Weserv => weserv::read(head.uri.query().unwrap_or_default()),
+        };
+        let asked = match asked {
             Ok(asked) => asked,
             Err(Wrong::Forged) => return plain(StatusCode::FORBIDDEN, "the signature is not right"),
             Err(Wrong::Unreadable(why)) => {
@@ -169,11 +182,21 @@ impl Front {
         self.picture(&source, edit, &headers, None).await
     }
 
+    /// Whether it is for pictures by URL, and not for a site beside them.
+    fn is_picture(&self, head: &Parts) -> bool {
+        let (path, settings) = (head.uri.path(), &self.settings);
+        match settings.urls {
+            Urls::Imgproxy => imgproxy::is_one(path, !settings.keys.is_empty()),
+            Urls::Thumbor => thumbor::is_one(path, !settings.thumbor_keys.is_empty()),
+            Urls::Weserv => weserv::is_one(path, head.uri.query()),
+        }
+    }
+
     /// A source that a URL may name.
     fn allowed(&self, text: &str) -> Result<Source, FetchError> {
         let source = Source::parse(text)?;
         let is_open = self.settings.sources.iter().any(|begin| text.starts_with(begin.as_str()));
-        if matches!(source, Source::Outside(_)) && self.settings.keys.is_empty() && !is_open {
+        if matches!(source, Source::Outside(_)) && !self.settings.has_keys() && !is_open {
             let why =
                 "without a signature only declared origins (origin://NAME/PATH) and what SOURCES names are fetched";
             return Err(FetchError::Refused(why.into()));

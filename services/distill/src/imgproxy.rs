@@ -33,9 +33,9 @@ pub enum Wrong {
     Unreadable(String),
 }
 
-type Read<T> = Result<T, Wrong>;
+pub type Read<T> = Result<T, Wrong>;
 
-fn wrong<T>(why: String) -> Read<T> {
+pub fn wrong<T>(why: String) -> Read<T> {
     Err(Wrong::Unreadable(why))
 }
 
@@ -144,7 +144,7 @@ fn encoded(text: &str) -> Read<(String, Option<String>)> {
     }
 }
 
-fn format(name: &str) -> Read<Format> {
+pub fn format(name: &str) -> Read<Format> {
     match name {
         "jpg" | "jpeg" => Ok(Format::Jpeg),
         "png" => Ok(Format::Png),
@@ -292,11 +292,11 @@ fn set<T>(to: &mut T, value: Option<T>) {
     }
 }
 
-fn side(text: &str) -> Option<u32> {
+pub fn side(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n| *n <= SIDE_MAX)
 }
 
-fn number(text: &str, most: f32) -> Option<f32> {
+pub fn number(text: &str, most: f32) -> Option<f32> {
     text.parse().ok().filter(|n: &f32| (0.0..=most).contains(n))
 }
 
@@ -353,7 +353,7 @@ fn gravity(args: &[&str]) -> Option<Gravity> {
 }
 
 /// None: not a colour. Some(None): none behind it.
-fn background(args: &[&str]) -> Option<Option<[u8; 3]>> {
+pub fn background(args: &[&str]) -> Option<Option<[u8; 3]>> {
     match args {
         [""] | [] => Some(None),
         [hex] if hex.len() == 6 && hex.is_ascii() => {

@@ -6,7 +6,7 @@
 //! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
 //! - `image/`: pictures made small. `marks.rs`: watermarks for them. `works.rs`: how many at a time, and what was made already.
 //! - `shelf.rs`: what all clones share; `near.rs`: what stands in for what cannot be had; `hints.rs`: what a browser says of its line.
-//! - `imgproxy.rs`: its URLs. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
+//! - `imgproxy.rs`: its URLs; `thumbor.rs` and `weserv.rs`: those of others. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
 //!   `sizes.rs`: what was saved.
 //! - `site.rs`: the site of the demo.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -26,6 +26,8 @@ mod settings;
 mod shelf;
 mod site;
 mod sizes;
+mod thumbor;
+mod weserv;
 mod works;
 
 use std::sync::Arc;

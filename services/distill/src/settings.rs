@@ -8,6 +8,15 @@ use sdk::StartError;
 use crate::fetch::{Source, Url};
 use crate::imgproxy::Pair;
 
+/// Whose URLs are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Urls {
+    #[default]
+    Imgproxy,
+    Thumbor,
+    Weserv,
+}
+
 pub type Presets = BTreeMap<String, Vec<String>>;
 
 #[derive(Clone, Debug, Default)]
@@ -20,14 +29,22 @@ pub struct Settings {
     pub origins: BTreeMap<String, Vec<Url>>,
     /// `SOURCES`: beginnings of URLs of the world that may be fetched for who shows no signature.
     pub sources: Vec<String>,
+    pub urls: Urls,
     /// `KEY` and `SALT`.
     pub keys: Vec<Pair>,
+    /// `KEY`, of thumbor's URLs.
+    pub thumbor_keys: Vec<hmac::Key>,
     pub presets: Presets,
     /// `WATERMARK`: where that of URLs is that name none: a source, or `file://` and a path on each node.
     pub watermark: Option<String>,
 }
 
 impl Settings {
+    /// Then only what is signed is read, and may name any public source.
+    pub fn has_keys(&self) -> bool {
+        !self.keys.is_empty() || !self.thumbor_keys.is_empty()
+    }
+
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, StartError> {
         let vars: BTreeMap<String, String> = vars.into_iter().collect();
         let has = |name: &str| vars.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
@@ -62,6 +79,31 @@ impl Settings {
         }
         if let Some(site) = settings.site.as_ref().filter(|site| !settings.origins.contains_key(*site)) {
             return Err(StartError(format!("SITE is {site:?}, which ORIGINS does not name")));
+        }
+        settings.urls = match has("URLS") {
+            None | Some("imgproxy") => Urls::Imgproxy,
+            Some("thumbor") => Urls::Thumbor,
+            Some("weserv") => Urls::Weserv,
+            Some(other) => {
+                return Err(StartError(format!("URLS is {other:?}; it is \"imgproxy\", \"thumbor\" or \"weserv\"")));
+            }
+        };
+        let not_with = |name: &str, why: &str| match has(name) {
+            Some(_) => Err(StartError(format!("{name} is set, and URLS is {:?}: {why}", settings.urls))),
+            None => Ok(()),
+        };
+        if settings.urls == Urls::Thumbor {
+            not_with("SALT", "a key of thumbor has none")?;
+            let key = |text: &str| hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+            settings.thumbor_keys = list("KEY").map(key).collect();
+        }
+        if settings.urls == Urls::Weserv {
+            not_with("KEY", "its URLs have no signature")?;
+            not_with("SITE", "its pictures are at the path /, where the site's first page is")?;
+        }
+        if settings.urls != Urls::Imgproxy {
+            not_with("PRESETS", "presets are imgproxy's")?;
+            return Ok(settings);
         }
         let hex = |name: &str| {
             let wrong = |text: &str| {
@@ -127,12 +169,16 @@ mod tests {
             (vec![("KEY", "00")], "KEY has 1 values and SALT 0"),
             (vec![("KEY", "xyz"), ("SALT", "00")], "KEY has 3 characters that are not bytes"),
             (vec![("WATERMARK", "logo.png")], "WATERMARK is \"logo.png\""),
+            (vec![("URLS", "other")], "URLS is \"other\""),
+            (vec![("URLS", "weserv"), ("KEY", "00")], "KEY is set, and URLS is Weserv"),
+            (vec![("URLS", "thumbor"), ("SALT", "00")], "SALT is set"),
             (vec![("SERVE", "soup")], "SERVE is \"soup\""),
             (vec![("PRESETS", "thumb")], "PRESETS has \"thumb\""),
         ] {
             let told = of(&vars).unwrap_err().to_string();
             assert!(told.contains(named), "{told}");
         }
+        assert_eq!(of(&[("URLS", "thumbor"), ("KEY", "a,b")]).unwrap().thumbor_keys.len(), 2);
         assert!(!of(&[("KEY", "secretsecret"), ("SALT", "00")]).unwrap_err().to_string().contains("secret"));
     }
 }

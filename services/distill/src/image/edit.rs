@@ -42,6 +42,8 @@ pub struct Resize {
 pub enum Gravity {
     /// Hundredths of width and height: 0 0 is top left.
     Towards(u8, u8),
+    /// Pixels from the top left.
+    At(u32, u32),
     /// Where most is to be seen; the middle, where some is added.
     Smart,
 }
@@ -57,13 +59,17 @@ impl Gravity {
     fn finds(self, picture: &Picture, part: (u32, u32), held: &mut Option<(u32, u32)>) -> (u32, u32) {
         match self {
             Self::Smart => *held.get_or_insert_with(|| most_to_see(picture, part)),
-            Self::Towards(..) => self.begins((picture.width, picture.height), part),
+            Self::Towards(..) | Self::At(..) => self.begins((picture.width, picture.height), part),
         }
     }
 
     /// Where a part of this size begins in a whole.
     fn begins(self, whole: (u32, u32), part: (u32, u32)) -> (u32, u32) {
-        let Self::Towards(x, y) = self else { return Self::default().begins(whole, part) };
+        let (x, y) = match self {
+            Self::Towards(x, y) => (x, y),
+            Self::At(x, y) => return (x.min(whole.0.saturating_sub(part.0)), y.min(whole.1.saturating_sub(part.1))),
+            Self::Smart => return Self::default().begins(whole, part),
+        };
         let along = |whole: u32, part: u32, share: u8| {
             let room = u64::from(whole.saturating_sub(part));
             ((room * u64::from(share.min(100)) + 50) / 100) as u32

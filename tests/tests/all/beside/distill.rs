@@ -84,7 +84,13 @@ fn clones_share_what_they_fetch_and_make(up: &Up, picture: Vec<u8>) {
         "[service.copies]\nbuiltin = \"distill\"\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"pictures.test\", path = \"/\" }}\n\
          namespaces = [\"preferences\", \"pictures\"]\nenv = {{ ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
     );
-    up.apply("copies.toml", &text).good();
+    let others = ["thumbor", "weserv"].map(|urls| {
+        format!(
+            "[service.{urls}]\nbuiltin = \"distill\"\nclones = 1\nhealth = \"/health\"\nhttp = {{ host = \"{urls}.test\", path = \"/\" }}\n\
+             namespaces = [\"preferences\", \"pictures\"]\nenv = {{ URLS = \"{urls}\", ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
+        )
+    });
+    up.apply("copies.toml", &format!("{text}{}", others.concat())).good();
     let all: Vec<SocketAddr> = (1..=3).map(|node| up.at(node).http).collect();
     let get = |at: SocketAddr, width: usize, path: &str| -> Result<Reply, String> {
         let url = format!("/insecure/w:{width}/plain/origin://own{path}");
@@ -117,6 +123,22 @@ fn clones_share_what_they_fetch_and_make(up: &Up, picture: Vec<u8>) {
         let alike = replies.iter().all(|reply| reply.body == replies[0].body && reply.header("age").is_some());
         if alike && site.count(&kept) == before { Ok(()) } else { Err(format!("{} fetches", site.count(&kept))) }
     });
+    for (host, url, refused) in [
+        (
+            "thumbor.test",
+            "/unsafe/fit-in/90x90/filters:quality(30)/origin://own/thumb.jpg",
+            "/unsafe/meta/origin://own/a",
+        ),
+        ("weserv.test", "/?w=90&q=30&url=origin://own/thumb.jpg", "/?tint=red&url=origin://own/a"),
+    ] {
+        let get = |url: &str| http::request(all[0], "GET", url, &[("Host", host)], b"").map_err(|e| e.to_string());
+        wait_for("a picture by the URL of others", WELL_WITHIN, || match get(url)? {
+            reply if reply.status == 200 && reply.header("coppice-answer") == Some("exact") => Ok(()),
+            reply => Err(format!("{host}: {} {}", reply.status, reply.text())),
+        });
+        let reply = get(refused).unwrap();
+        assert!(reply.status == 400 && reply.text().contains("is not offered; offered are: "), "{}", reply.text());
+    }
     // What was had a moment ago stands in for what cannot be had now, in each size.
     let answer = |width: usize| get(all[width % 3], width, "/short.jpg");
     wait_for("it is had", WELL_WITHIN, || {
