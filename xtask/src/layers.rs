@@ -61,6 +61,7 @@ const TABLE: &[Layer] = &[
     above("chorus", &["sdk"]),
     above("notes", &["sdk"]),
     above("parrot", &["sdk"]),
+    above("shout", &["sdk"]),
     above("e2e", &[]),
     above("xtask", &[]),
 ];

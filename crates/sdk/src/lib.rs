@@ -25,6 +25,7 @@
 //!   `sql.rs`: databases of class `sql`. `cache.rs`: entries of class `cache`, fetched once for all clones.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
+//! - `worker.rs`: a program that makes one content of another, in ten lines.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `services.rs`: other services, asked by their names.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
@@ -58,6 +59,7 @@ mod sql;
 mod stage;
 mod stream;
 mod tcp;
+mod worker;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
@@ -87,3 +89,4 @@ pub use stage::{Overloaded, Stage, Turn};
 pub use tcp::{Conn, Drain};
 pub use tokio;
 pub use tokio_rustls;
+pub use worker::{Job, Made, Worker};

@@ -63,6 +63,15 @@ pub const STAGE: flow::stage::Shape = flow::stage::Shape {
 /// Nobody waits in a stage for longer: the edge would not either.
 pub const STAGE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Content of a job for a worker, of all that wait and run in a program, and its parameters: as the stub has them.
+pub const JOB_BYTES_MAX: usize = 16 << 20;
+pub const JOBS_BYTES_MAX: usize = 64 << 20;
+pub const JOB_PARAMS_MAX: usize = 32;
+/// Jobs that wait for a worker; more are busy.
+pub const JOBS_WAITING_MAX: usize = 48;
+/// Nobody waits longer for a job.
+pub const JOB_TIME_MAX: Duration = Duration::from_secs(600);
+
 /// A service's stages are told to its node so often: their times are of one second, as those of the node's own.
 pub const SHOW_EVERY: Duration = Duration::from_secs(1);
 

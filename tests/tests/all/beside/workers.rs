@@ -33,9 +33,14 @@ fn filters_and_kept_programs_do_jobs_and_an_input_that_crashes_twice_is_withheld
          [service.does]\nrun = [\"python3\", {program:?}]\nclones = 2\nhttp = {{ path = \"/does\" }}\n\
          worker = {{ form = \"stream\" }}\n"
     );
+    let rust = e2e::program::example("shout");
+    let text = format!(
+        "{text}[service.rust]\nrun = [{rust:?}]\nclones = 1\nhttp = {{ path = \"/rust\" }}\n\
+         worker = {{ form = \"http\", takes = [\"text/*\"] }}\n"
+    );
     up.apply("workers.toml", &text).good();
     let at = up.at(1).http;
-    for path in ["/upper", "/shout", "/does"] {
+    for path in ["/upper", "/shout", "/does", "/rust"] {
         wait_for(&format!("{path} works"), Duration::from_secs(30), || match job(at, path, "hello, you")? {
             reply if (reply.status, &*reply.text()) == (200, "HELLO, YOU") => Ok(()),
             reply => Err(format!("{} {}", reply.status, reply.text())),
@@ -46,6 +51,8 @@ fn filters_and_kept_programs_do_jobs_and_an_input_that_crashes_twice_is_withheld
     let page = http::request(at, "POST", "/upper", &[("Content-Type", "image/png")], b"x").unwrap();
     assert_eq!(page.status, 422);
     assert_eq!(ends(at, "/does", "bad"), (422, "\n".into()));
+    let no_text = http::request(at, "POST", "/rust", &[("Content-Type", "text/plain")], b"\xff").unwrap();
+    assert_eq!((no_text.status, no_text.text()), (422, "it is no text\n".into()));
     // Of a worker on pipes no socket leads anywhere: EPERM.
     assert_eq!(ends(at, "/does", "socket"), (200, "1".into()));
 
