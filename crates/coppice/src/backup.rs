@@ -75,7 +75,7 @@ pub enum BackupCommand {
     #[command(after_help = "Example:\n  coppice backup verify /mnt/b --at 2026-11-26T10-12-00Z")]
     Verify(VerifyArgs),
     /// Make a key for the secrets and certificates of backups
-    #[command(after_help = "Example:\n  coppice backup key /root/backup.key\n\nKeep a copy where the backups are not.")]
+    #[command(after_help = "Example:\n  coppice backup key backup.key\n\nKeep a copy where the backups are not.")]
     Key(KeyArgs),
 }
 
@@ -125,8 +125,8 @@ pub const BACKUP_MORE: &str = "\
 Examples:
   coppice backup /mnt/b
   coppice backup /mnt/b --keep 14 --rate 20MiB
-  coppice backup key /root/backup.key && coppice backup /mnt/b --key /root/backup.key
-  coppice backup verify /mnt/b --key /root/backup.key
+  coppice backup key backup.key && coppice backup /mnt/b --key backup.key
+  coppice backup verify /mnt/b --key backup.key
 
 In it are the declaration, the code that it names, and all namespaces that are on disk; with --key also secrets of
 services and certificates of the cluster, sealed. Not in it: the cluster's authority and its key, the operator's token,
@@ -135,7 +135,7 @@ tokens and cookie keys of namespaces, of which a restored cluster has new ones."
 pub const RESTORE_MORE: &str = "\
 Examples:
   coppice restore /mnt/b
-  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key /root/backup.key
+  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key backup.key
   coppice restore /mnt/b --namespace bank --as bank-before
 
 All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
