@@ -18,8 +18,7 @@ use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{
-    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, renewed, sealed, secrets, services,
-    tokens,
+    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, renewed, secrets, services, tokens,
 };
 
 /// An ask that waits for the root group.
@@ -245,16 +244,8 @@ impl Node {
             }
             Ask::RenewToken(wish) => What::RenewToken { wish, lines: Vec::new() },
             Ask::Seal { key, entropy } => {
-                let outcome = match sealed::seal(self.root.declared(), &key, &entropy) {
-                    Ok(bytes) => {
-                        let name = self.card.name.clone();
-                        let text = "secrets of services and certificates were sealed for a backup".to_owned();
-                        self.decided(now, "backup", &name, text, out);
-                        Outcome::Done(Private(bytes.into()))
-                    }
-                    Err(why) => Outcome::Refused(Refused::wrong(why)),
-                };
-                return out.push(Effect::Answer { id, answer: Answer::Sealed(outcome) });
+                let answer = Answer::Sealed(self.sealed(now, &key, &entropy, out));
+                return out.push(Effect::Answer { id, answer });
             }
             Ask::Run(once) => {
                 let answer = Answer::Run(self.run_once(now, once, out));

@@ -7,6 +7,7 @@
 //! ```
 
 use base::process::Private;
+use base::{Now, Outcome, Refused};
 use cluster::root::Declared;
 use ring::aead::{self, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::asks::hex;
 use crate::certificates;
+use crate::node::{Node, Out};
 use crate::secrets::{self, unhex};
 
 /// What is sealed, opened.
@@ -38,6 +40,21 @@ pub struct Kept {
 struct Written {
     secrets: Vec<(String, String, String)>,
     certificates: Vec<(String, String)>,
+}
+
+impl Node {
+    /// All that there is, for whoever has this key; that it left is an event.
+    pub(crate) fn sealed(&mut self, now: Now, key: &Private, entropy: &[u8; 32], out: &mut Out) -> Outcome<Private> {
+        match seal(self.root.declared(), key, entropy) {
+            Ok(bytes) => {
+                let name = self.card.name.clone();
+                let text = "secrets of services and certificates were sealed for a backup".to_owned();
+                self.decided(now, "backup", &name, text, out);
+                Outcome::Done(Private(bytes.into()))
+            }
+            Err(why) => Outcome::Refused(Refused::wrong(why)),
+        }
+    }
 }
 
 /// All that there is, sealed. `entropy` is chance.
