@@ -26,6 +26,16 @@ fix:
 docs:
     UPDATE_DOCS=1 cargo test --workspace --locked --lib in_the_docs
 
+# a .deb in target/debian (needs cargo-deb)
+deb:
+    cargo build --release --locked --package coppice
+    mkdir -p target/package/completions
+    target/release/coppice completions bash > target/package/completions/coppice.bash
+    target/release/coppice completions zsh > target/package/completions/_coppice
+    target/release/coppice completions fish > target/package/completions/coppice.fish
+    target/release/coppice man target/package/man
+    cargo deb --locked --no-build --package coppice
+
 # three nodes and the example shop
 up *args:
     cargo run --release -- up {{args}}

@@ -27,6 +27,7 @@ mod nodes;
 mod ns;
 mod once;
 mod operate;
+mod packaging;
 mod peers;
 mod plain;
 mod ports;
@@ -157,6 +158,14 @@ enum Command {
     /// Accounts and aliases of the built-in mail
     #[command(subcommand)]
     Mail(postmaster::MailCommand),
+    /// Print what completes this command line in a shell
+    #[command(
+        after_help = "Example:\n  coppice completions bash > ~/.local/share/bash-completion/completions/coppice\n\nThe package has them."
+    )]
+    Completions(packaging::CompletionsArgs),
+    /// Write the man pages to a folder
+    #[command(hide = true)]
+    Man(packaging::ManArgs),
 }
 
 const EXAMPLES: &str = "\
@@ -218,6 +227,8 @@ fn main() {
         Command::Top(args) => single(top::top(args)),
         Command::Load(args) => load::load(args),
         Command::Mail(command) => single(postmaster::mail(command)),
+        Command::Completions(args) => packaging::completions(&args, <Cli as clap::CommandFactory>::command()),
+        Command::Man(args) => packaging::man(&args, <Cli as clap::CommandFactory>::command()),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {
