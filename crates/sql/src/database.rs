@@ -23,11 +23,16 @@ use serde_json::{Value, json};
 use super::batch::{self, Statement};
 use super::given::{self, Given, Shared, Sharing, lock};
 use super::limits::{
-    ARGS_MAX, BATCH_STEPS_MAX, PAGE_BYTES, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX, STEPS_COUNTED,
-    VALUE_BYTES_MAX,
+    ARGS_MAX, BATCH_STEPS_MAX, PAGE_BYTES, QUERY_KEPT, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX,
+    STEPS_COUNTED, VALUE_BYTES_MAX,
 };
 use super::rules::{self, Allowed};
 use super::{Failure, Kind};
+
+const SPENT: &str =
+    "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
+const KEPT: &str =
+    "it keeps too many large rows in memory: sort, group or join by an index, or fewer rows, or without large columns";
 
 /// It does not know what the others know: it fails for a reason of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +48,8 @@ struct Inner {
     shared: Sharing,
     /// Bytes of all its pages.
     bytes: u64,
+    /// Bytes that a value or row may have in the statement that runs.
+    length: usize,
     /// How often its schema was changed.
     schema: i64,
     digest: u64,
@@ -176,7 +183,7 @@ impl Inner {
         let shared = Sharing::default();
         given::install(&connection, &shared)?;
         hook(&mut connection, &shared)?;
-        let mut inner = Self { connection, shared, bytes: 0, schema: 0, digest };
+        let mut inner = Self { connection, shared, bytes: 0, length: VALUE_BYTES_MAX, schema: 0, digest };
         // What is read of the schema now is read by nobody's statement: those count their own steps.
         let _: i64 = inner
             .ours(|connection| connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0)))?;
@@ -272,9 +279,50 @@ impl Inner {
     }
 
     fn query(&mut self, given: Given, statement: &Statement) -> Result<Answer, Broken> {
-        self.begin(given, QUERY_STEPS_MAX);
+        if !self.keeps_rows(statement) {
+            return self.query_within(given, statement, (VALUE_BYTES_MAX, QUERY_STEPS_MAX));
+        }
+        // SQLite does not say how much a sort has in memory, so rows times their size are bounded: few that are large, or many that
+        // are small. A query changes nothing, and begins again with the next bounds.
+        let mut answer = Ok(Err(Failure { kind: Kind::Budget, statement: None, why: SPENT.into() }));
+        for bounds in QUERY_KEPT {
+            answer = self.query_within(given, statement, *bounds);
+            if !lock(&self.shared).is_spent {
+                break;
+            }
+        }
+        answer
+    }
+
+    /// Whether SQLite has rows in memory of its own while it runs: what it sorts, groups, joins without an index, or has still to visit.
+    fn keeps_rows(&mut self, asked: &Statement) -> bool {
+        let opcodes = self.ours(|connection| {
+            let mut explained = connection.prepare(&format!("explain {}", asked.sql))?;
+            let mut found = explained.raw_query();
+            while let Some(row) = found.next()? {
+                let opcode: String = row.get(1)?;
+                if ["SorterOpen", "OpenEphemeral", "OpenAutoindex"].contains(&&*opcode) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        });
+        // What cannot be explained is what cannot be prepared, or an explanation: both have no rows.
+        opcodes.unwrap_or(false)
+    }
+
+    fn query_within(
+        &mut self,
+        given: Given,
+        statement: &Statement,
+        (length, steps): (usize, u32),
+    ) -> Result<Answer, Broken> {
+        self.limit(length)?;
+        self.begin(given, steps);
         let mut room = Room { rows: ROWS_MAX, bytes: RESULT_BYTES_MAX };
-        match self.run(statement, true, &mut room) {
+        let done = self.run(statement, true, &mut room);
+        self.limit(VALUE_BYTES_MAX)?;
+        match done {
             Ok(Given1 { columns, rows, .. }) => {
                 let answer = json!({ "columns": columns, "rows": rows.unwrap_or_default() });
                 Ok(Ok(serde_json::to_vec(&answer).map_err(|error| Broken(error.to_string()))?.into()))
@@ -282,6 +330,12 @@ impl Inner {
             Err(End::Failed(kind, why)) => Ok(Err(Failure { kind, statement: None, why })),
             Err(End::Broken(broken)) => Err(broken),
         }
+    }
+
+    fn limit(&mut self, length: usize) -> Result<(), Broken> {
+        self.length = length;
+        let most = i32::try_from(length).unwrap_or(i32::MAX);
+        self.connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most).map(|_| ()).map_err(|error| broken(&error))
     }
 
     fn run(&self, asked: &Statement, only_reads: bool, room: &mut Room) -> Result<Given1, End> {
@@ -347,8 +401,7 @@ impl Inner {
     fn end_of(&self, error: &Error) -> End {
         let shared = lock(&self.shared);
         if shared.is_spent {
-            let why = "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
-            return End::Failed(Kind::Budget, why.into());
+            return End::Failed(Kind::Budget, SPENT.into());
         }
         if let Some(why) = &shared.refused {
             return End::Failed(Kind::Refused, why.clone());
@@ -364,6 +417,7 @@ impl Inner {
                     Kind::Full,
                     "the database has all the bytes that it may: delete rows, or declare a higher size_max".into(),
                 ),
+                Some(ErrorCode::TooBig) if self.length < VALUE_BYTES_MAX => End::Failed(Kind::Budget, KEPT.into()),
                 Some(ErrorCode::TooBig) => {
                     End::Failed(Kind::Large, format!("a value or row has over {VALUE_BYTES_MAX} bytes"))
                 }
