@@ -243,6 +243,10 @@ impl Space {
         self.map.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many of them have an end.
     pub fn ending(&self) -> usize {
         self.ends.len()
