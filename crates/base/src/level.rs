@@ -54,6 +54,7 @@
 //! - one node alone fetches what a cache lacks: a verb and an end in the frames of class `cache` (`cache/src/{claims,wire}.rs`)
 //! - pipelines have `on_fail = "near"` (`clones/src/pipeline.rs`)
 //! - changes of class `linear` say which function made them: `changes` and `changes.prefix` with `now+by` and `wait+by` (`linear/src/functions/changes.rs`)
+//! - what statements of a `sql.batch` keep in memory is bounded, where it says `bounded` (`sql/src/limits.rs`)
 //! - bytes of objects lie in packs beside the log (`object/src/store.rs`): a form of record
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

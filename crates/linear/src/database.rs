@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use sql::limits::PART_BYTES;
-use sql::{Answer, Broken, Database, Failure, Given, Kind};
+use sql::{Answer, Broken, Database, Failure, Given, Kind, Memory};
 
 use super::op::Wrong;
 use super::space::Space;
@@ -64,12 +64,18 @@ impl Space {
     ///
     /// # Errors
     /// It failed here alone.
-    pub fn change_database(&mut self, given: Given, bytes_max: u64, json: &[u8]) -> std::result::Result<Answer, Wrong> {
+    pub fn change_database(
+        &mut self,
+        given: Given,
+        bytes_max: u64,
+        memory: Memory,
+        json: &[u8],
+    ) -> std::result::Result<Answer, Wrong> {
         let beside = &mut self.beside;
         let done = match (&mut beside.database, beside.broken.is_some()) {
             (_, true) => return Err(Wrong::Undone),
-            (Some(database), _) => database.apply(given, bytes_max, json),
-            (none, _) => Database::new().and_then(|new| none.insert(new).apply(given, bytes_max, json)),
+            (Some(database), _) => database.apply(given, bytes_max, memory, json),
+            (none, _) => Database::new().and_then(|new| none.insert(new).apply(given, bytes_max, memory, json)),
         };
         done.map_err(|broken| {
             beside.broken = Some(broken);

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::batch::{self, Statement};
 use super::given::{self, Given, Shared, Sharing, lock};
 use super::limits::{
-    ARGS_MAX, BATCH_STEPS_MAX, PAGE_BYTES, QUERY_KEPT, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX,
+    ARGS_MAX, BATCH_STEPS_MAX, KEPT, PAGE_BYTES, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX,
     STEPS_COUNTED, VALUE_BYTES_MAX,
 };
 use super::rules::{self, Allowed};
@@ -31,7 +31,7 @@ use super::{Failure, Kind};
 
 const SPENT: &str =
     "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
-const KEPT: &str =
+const TOO_LARGE: &str =
     "it keeps too many large rows in memory: sort, group or join by an index, or fewer rows, or without large columns";
 
 /// It does not know what the others know: it fails for a reason of its own.
@@ -67,6 +67,25 @@ struct Given1 {
     rows: Option<Vec<Vec<Value>>>,
 }
 
+/// What statements of a batch may keep in memory: rows that they sort, group, or join without an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// Any: so were batches before level 8, and those that are in a log still are.
+    Free,
+    /// As [`super::limits::KEPT`] says.
+    Bounded,
+}
+
+/// How one try of a batch ended.
+enum Attempt {
+    Ended(Answer),
+    /// This statement took all steps that it may while it keeps rows so large; nothing was done. So many are left to the batch.
+    KeptTooMuch {
+        statement: usize,
+        left: u32,
+    },
+}
+
 /// Rows and bytes that may still be given.
 struct Room {
     rows: usize,
@@ -95,16 +114,16 @@ impl Database {
         Inner::open(image, digest).map(|inner| Self(Mutex::new(inner))).map_err(|error| broken(&error))
     }
 
-    /// Does all of a batch, or nothing. `bytes_max`: of the database after it.
+    /// Does all of a batch, or nothing. `bytes_max`: of the database after it. `memory`: what its statements may keep there.
     ///
     /// # Errors
     /// Not in the batch: it failed here alone.
-    pub fn apply(&self, given: Given, bytes_max: u64, json: &[u8]) -> Result<Answer, Broken> {
+    pub fn apply(&self, given: Given, bytes_max: u64, memory: Memory, json: &[u8]) -> Result<Answer, Broken> {
         let statements = match batch::parse(json) {
             Ok(statements) => statements,
             Err(failure) => return Ok(Err(failure)),
         };
-        lock(&self.0).apply(given, bytes_max, &statements)
+        lock(&self.0).apply(given, bytes_max, memory, &statements)
     }
 
     /// Reads.
@@ -228,17 +247,52 @@ impl Inner {
         };
     }
 
-    fn apply(&mut self, given: Given, bytes_max: u64, statements: &[Statement]) -> Result<Answer, Broken> {
+    fn apply(
+        &mut self,
+        given: Given,
+        bytes_max: u64,
+        memory: Memory,
+        statements: &[Statement],
+    ) -> Result<Answer, Broken> {
+        let mut left = BATCH_STEPS_MAX;
+        let bounds: Vec<Option<(usize, u32)>> = match memory {
+            Memory::Free => vec![None],
+            Memory::Bounded => KEPT.iter().copied().map(Some).collect(),
+        };
+        // Each try begins with the same database, time and chance; the steps of all count together.
+        for (nth, bounds_of_kept) in bounds.iter().enumerate() {
+            match self.attempt((given, left), bytes_max, *bounds_of_kept, statements)? {
+                Attempt::Ended(answer) => return Ok(answer),
+                Attempt::KeptTooMuch { left: rest, .. } if nth + 1 < bounds.len() && rest > 0 => left = rest,
+                Attempt::KeptTooMuch { statement, .. } => {
+                    return Ok(Err(Failure { kind: Kind::Budget, statement: Some(statement), why: SPENT.into() }));
+                }
+            }
+        }
+        unreachable!("the last try ends")
+    }
+
+    /// All of a batch, or nothing, with at most so many steps. `kept`: bytes of a row and steps of a statement that keeps rows.
+    fn attempt(
+        &mut self,
+        (given, steps): (Given, u32),
+        bytes_max: u64,
+        kept: Option<(usize, u32)>,
+        statements: &[Statement],
+    ) -> Result<Attempt, Broken> {
         let ours = |error: Error| broken(&error);
-        self.begin(given, BATCH_STEPS_MAX);
+        self.begin(given, steps);
         let pages = (bytes_max / PAGE_BYTES).max(1);
         self.ours(|connection| connection.execute_batch(&format!("pragma max_page_count = {pages}; begin immediate")))
             .map_err(ours)?;
         let mut room = Room { rows: ROWS_MAX, bytes: RESULT_BYTES_MAX };
         let mut results = Vec::with_capacity(statements.len());
-        let mut failed = None;
+        let (mut failed, mut keeps_too_much) = (None, None);
         for (at, statement) in statements.iter().enumerate() {
-            match self.run(statement, false, &mut room) {
+            let bounds = kept.filter(|_| self.keeps_rows(statement));
+            let (ran, is_over) = self.run_within(statement, bounds, &mut room)?;
+            keeps_too_much = is_over.then_some(at);
+            match ran {
                 Ok(given) => results.push(given),
                 Err(End::Broken(broken)) => return Err(broken),
                 Err(End::Failed(kind, why)) => {
@@ -261,7 +315,12 @@ impl Inner {
             if !self.connection.is_autocommit() {
                 self.ours(|connection| connection.execute_batch("rollback")).map_err(ours)?;
             }
-            return Ok(Err(failure));
+            return Ok(match keeps_too_much {
+                Some(statement) => {
+                    Attempt::KeptTooMuch { statement, left: lock(&self.shared).counts_left * STEPS_COUNTED }
+                }
+                None => Attempt::Ended(Err(failure)),
+            });
         }
         let answer = serde_json::to_vec(&json!({ "results": results })).map_err(|error| Broken(error.to_string()))?;
         let (schema, digest) = {
@@ -275,7 +334,27 @@ impl Inner {
             let image = self.image().map_err(ours)?;
             *self = Self::open(&image, self.digest).map_err(ours)?;
         }
-        Ok(Ok(answer.into()))
+        Ok(Attempt::Ended(Ok(answer.into())))
+    }
+
+    /// Runs a statement of a batch, within these bounds if it keeps rows; and whether it has taken all steps of those.
+    fn run_within(
+        &mut self,
+        statement: &Statement,
+        bounds: Option<(usize, u32)>,
+        room: &mut Room,
+    ) -> Result<(Result<Given1, End>, bool), Broken> {
+        let Some((length, steps)) = bounds else { return Ok((self.run(statement, false, room), false)) };
+        self.limit(length)?;
+        let left = lock(&self.shared).counts_left;
+        let may = left.min(steps / STEPS_COUNTED);
+        lock(&self.shared).counts_left = may;
+        let ran = self.run(statement, false, room);
+        self.limit(VALUE_BYTES_MAX)?;
+        let mut shared = lock(&self.shared);
+        shared.counts_left += left - may;
+        let is_over = shared.is_spent && may < left;
+        Ok((ran, is_over))
     }
 
     fn query(&mut self, given: Given, statement: &Statement) -> Result<Answer, Broken> {
@@ -285,7 +364,7 @@ impl Inner {
         // SQLite does not say how much a sort has in memory, so rows times their size are bounded: few that are large, or many that
         // are small. A query changes nothing, and begins again with the next bounds.
         let mut answer = Ok(Err(Failure { kind: Kind::Budget, statement: None, why: SPENT.into() }));
-        for bounds in QUERY_KEPT {
+        for bounds in KEPT {
             answer = self.query_within(given, statement, *bounds);
             if !lock(&self.shared).is_spent {
                 break;
@@ -307,8 +386,8 @@ impl Inner {
             }
             Ok(false)
         });
-        // What cannot be explained is what cannot be prepared, or an explanation: both have no rows.
-        opcodes.unwrap_or(false)
+        // What cannot be explained, as it begins in an odd way, is taken for one that does.
+        opcodes.unwrap_or(true)
     }
 
     fn query_within(
@@ -417,7 +496,7 @@ impl Inner {
                     Kind::Full,
                     "the database has all the bytes that it may: delete rows, or declare a higher size_max".into(),
                 ),
-                Some(ErrorCode::TooBig) if self.length < VALUE_BYTES_MAX => End::Failed(Kind::Budget, KEPT.into()),
+                Some(ErrorCode::TooBig) if self.length < VALUE_BYTES_MAX => End::Failed(Kind::Budget, TOO_LARGE.into()),
                 Some(ErrorCode::TooBig) => {
                     End::Failed(Kind::Large, format!("a value or row has over {VALUE_BYTES_MAX} bytes"))
                 }

@@ -34,12 +34,14 @@ use serde::{Deserialize, Serialize};
 
 pub use batch::{Statement, parse, parse_query};
 pub use bytes::Bytes;
-pub use database::{Answer, Broken, Database};
+pub use database::{Answer, Broken, Database, Memory};
 pub use given::Given;
 pub use spec::Spec;
 
 /// The level from which a namespace may be of this class (`base/src/level.rs`).
 pub const LEVEL: u32 = 7;
+/// The level from which statements of a batch keep a bounded part of memory.
+pub const LEVEL_BOUNDED: u32 = 8;
 
 /// Its name in declarations.
 pub const NAME: &str = "sql";

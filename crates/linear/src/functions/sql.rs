@@ -1,7 +1,7 @@
 //! Functions of a namespace of class `sql`: they are about the database that its one group has beside its keys (`crates/sql`).
 //! Front doors draw the time and the number for chance, and say how large the database may be.
 
-use ::sql::{Answer, Failure, Given, Kind};
+use ::sql::{Answer, Failure, Given, Kind, Memory};
 
 use super::*;
 
@@ -9,19 +9,27 @@ use super::*;
 const LEVEL: u32 = ::sql::LEVEL;
 /// Does a batch of statements.
 pub const BATCH: &str = "sql.batch";
+/// Behind the statements of a batch: what they keep in memory is bounded. So it is where all nodes know of it.
+pub const BOUNDED: &str = "bounded";
 /// Reads with one.
 pub const QUERY: &str = "sql.query";
 
 pub const ALL: &[Function] = &[
-    inner(since(
-        LEVEL,
-        write(BATCH, "wall_ms number size_max statements", |space, _, args| match args {
-            [wall_ms, seed, most, json] => {
+    inner(args_since(
+        ::sql::LEVEL_BOUNDED,
+        |args| args.len() > 4,
+        since(
+            LEVEL,
+            write(BATCH, "wall_ms number size_max statements [bounded]", |space, _, args| {
+                let (wall_ms, seed, most, json, memory) = match args {
+                    [wall_ms, seed, most, json] => (wall_ms, seed, most, json, Memory::Free),
+                    [wall_ms, seed, most, json, how] if how == BOUNDED => (wall_ms, seed, most, json, Memory::Bounded),
+                    _ => return Err(Wrong::Arguments),
+                };
                 let (given, most) = (given(wall_ms, seed)?, unsigned(most)?);
-                space.change_database(given, most, json).map(reply)
-            }
-            _ => Err(Wrong::Arguments),
-        }),
+                space.change_database(given, most, memory, json).map(reply)
+            }),
+        ),
     )),
     inner(since(
         LEVEL,

@@ -46,7 +46,7 @@ proptest! {
             if rng.chance(0.2) {
                 second = Database::open(&first.image().unwrap(), first.digest()).unwrap();
             }
-            let answers = [&first, &second].map(|one| one.apply(given, limits::SIZE_MAX, batch.as_bytes()).unwrap());
+            let answers = [&first, &second].map(|one| one.apply(given, limits::SIZE_MAX, Memory::Bounded, batch.as_bytes()).unwrap());
             prop_assert_eq!(&answers[0], &answers[1], "{}", batch);
             prop_assert_eq!(first.digest(), second.digest());
             prop_assert_eq!(first.bytes(), second.bytes());
@@ -57,8 +57,8 @@ proptest! {
     #[test]
     fn nothing_that_is_sent_ends_the_program(text in "\\PC{0,60}", json in "[\\[\\]\"{}a-z0-9:, ]{0,40}") {
         let database = with_table();
-        let _ = database.apply(GIVEN, limits::SIZE_MAX, json.as_bytes()).unwrap();
-        let _ = database.apply(GIVEN, limits::SIZE_MAX, json!([text]).to_string().as_bytes()).unwrap();
+        let _ = database.apply(GIVEN, limits::SIZE_MAX, Memory::Bounded, json.as_bytes()).unwrap();
+        let _ = database.apply(GIVEN, limits::SIZE_MAX, Memory::Bounded, json!([text]).to_string().as_bytes()).unwrap();
         let _ = database.query(GIVEN, json!([text, [1]]).to_string().as_bytes()).unwrap();
         prop_assert_eq!(rows(&database, json!("select count(*) from t")), json!([[0]]));
     }
