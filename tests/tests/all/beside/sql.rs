@@ -53,6 +53,15 @@ fn each_batch_happens_once_although_the_leader_is_killed_and_is_there_after_all_
         if shown.contains(" 0 bytes of") { Err(shown) } else { Ok(shown) }
     });
     assert!(shown.contains("sql") && shown.contains("led by") && shown.contains("16MiB"), "{shown}");
+    // Sorted in memory this would take gigabytes, at each node and at each start.
+    let large = "insert into seen (i) with recursive n(i) as (select 1 union all select i + 1 from n limit 100000) \
+                 select i from n order by zeroblob(262000) || i";
+    wait_for("what keeps too much is refused", Duration::from_secs(30), || {
+        match ask(&up, 2, &token, None, &json!({"batch": [large]}))? {
+            (422, why) if why["type"] == "budget" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
     for i in 1..=INCREMENTS {
         if i == INCREMENTS / 3 {
             let view = up.status(1).unwrap();
