@@ -52,9 +52,9 @@ pub struct Client {
     /// Keys that EXEC wants unchanged, as they were when they were watched.
     pub watched: Watched,
     /// What it listens to, in its namespace.
-    pub hears: Option<Hears>,
-    /// It keeps values, and is told when they change (CLIENT TRACKING).
-    pub tracks: Option<Tracks>,
+    pub hears: Option<Box<Hears>>,
+    /// It keeps values, and is told when they change (CLIENT TRACKING). Few do, and each connection has room for this.
+    pub tracks: Option<Box<Tracks>>,
     /// Which of its commands are answered (CLIENT REPLY).
     pub replies: Replies,
 }

@@ -198,7 +198,7 @@ impl Conn {
             self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
         }
         self.seat.shown.wakes(cx.waker());
-        if self.client.hears.as_ref().is_some_and(Hears::is_closed) {
+        if self.client.hears.as_deref().is_some_and(Hears::is_closed) {
             return Poll::Ready(false);
         }
         if self.client.gone.is() || self.is_out_of_patience(cx) {
@@ -348,7 +348,7 @@ impl Conn {
 
     /// Is there a message for it, and room? What it has just begun to listen to is told first.
     fn may_hear(&self) -> bool {
-        let has_any = self.client.hears.as_ref().is_some_and(Hears::has_any);
+        let has_any = self.client.hears.as_deref().is_some_and(Hears::has_any);
         has_any && self.out.len() < PUSHED_BYTES_MAX && !self.slots.front().is_some_and(|slot| slot.listens)
     }
 
@@ -365,7 +365,7 @@ impl Conn {
             cx.waker().wake_by_ref();
         }
         while self.may_hear()
-            && let Some(told) = self.client.hears.as_ref().and_then(Hears::next)
+            && let Some(told) = self.client.hears.as_deref().and_then(Hears::next)
         {
             self.out.push(told, self.client.protocol);
         }

@@ -85,7 +85,7 @@ impl Subscribers {
     }
 
     /// This connection listens from now on, though to nothing so far.
-    pub fn enter(self: &Rc<Self>, id: u64, namespace: &Arc<str>) -> Hears {
+    pub fn enter(self: &Rc<Self>, id: u64, namespace: &Arc<str>) -> Box<Hears> {
         let listener = Rc::new(Listener {
             id,
             namespace: Arc::clone(namespace),
@@ -97,7 +97,7 @@ impl Subscribers {
         });
         self.all.borrow_mut().insert(id, Rc::clone(&listener));
         self.start();
-        Hears { listener, events: None, all: Rc::clone(self) }
+        Box::new(Hears { listener, events: None, all: Rc::clone(self) })
     }
 
     fn start(self: &Rc<Self>) {

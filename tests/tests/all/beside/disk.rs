@@ -132,13 +132,18 @@ fn an_older_disk_is_found_out_and_the_node_enters_anew() {
     put(&mut up.linear(1, "bank", &token), 0);
     let id = wait_for("the bank is whole", SOON, || whole(&up, &Value::Null)).0;
     let (log, copy) = (up.dir.join("n2/log"), up.dir.join("older"));
-    let copied = |from: &Path, to: &Path| {
+    fn copied(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for file in fs::read_dir(from).unwrap() {
             let file = file.unwrap();
-            fs::copy(file.path(), to.join(file.file_name())).unwrap();
+            let to = to.join(file.file_name());
+            if file.file_type().unwrap().is_dir() {
+                copied(&file.path(), &to);
+            } else {
+                fs::copy(file.path(), to).unwrap();
+            }
         }
-    };
+    }
     behind_its_back(&up, || copied(&log, &copy));
     wait_for("n2 is back", SOON, || whole(&up, &Value::Null));
     put(&mut up.linear(1, "bank", &token), 1);

@@ -257,6 +257,11 @@ fn over_http_a_read_may_be_stale_and_says_so_and_a_transaction_holds_or_does_not
         let path = format!("/v1/ns/bank/{path}");
         http::request(up.at(n).api, method, &path, &[("Authorization", &bearer)], body.as_bytes()).unwrap()
     };
+    assert_eq!(ask(1, "PUT", "keys/stale", "0").status, 204);
+    wait_for("each copy has it", Duration::from_secs(10), || {
+        let lacks = (1..=3).find(|n| ask(*n, "GET", "keys/stale?stale=10s", "").status != 200);
+        lacks.map_or(Ok(()), |n| Err(format!("n{n} does not")))
+    });
     for n in 1..=3 {
         assert_eq!(ask(n, "PUT", "keys/stale", &n.to_string()).status, 204);
         assert_eq!(ask(n, "GET", "keys/stale", "").header("coppice-age-ms"), None, "it is not asked for");

@@ -58,7 +58,7 @@ fn begin(call: &mut Call<'_>) -> Result<Act, String> {
     call.client.tracks = None;
     let tracks = call.node.changes.track((id, &namespace), (how, noloop), to, wants);
     let begun = tracks.begun();
-    call.client.tracks = Some(tracks);
+    call.client.tracks = Some(Box::new(tracks));
     Ok(Call::later(async move { begun.await.map_or_else(|error| error, |()| Reply::OK) }))
 }
 
@@ -181,8 +181,8 @@ pub fn caching(call: &Call<'_>) -> Reply {
 
 /// -1: nobody is told; 0: the client itself.
 pub fn redirect(call: &Call<'_>) -> Reply {
-    let to = |tracks: &crate::resp::changes::tracking::Tracks| tracks.redirect().map_or(0, |id| id as i64);
-    Reply::Int(call.client.tracks.as_ref().map_or(-1, to))
+    let tracks = call.client.tracks.as_ref();
+    Reply::Int(tracks.map_or(-1, |tracks| tracks.redirect().map_or(0, |id| id as i64)))
 }
 
 pub fn info(call: &Call<'_>) -> Reply {

@@ -200,7 +200,10 @@ fn a_change_during_a_read_is_told_behind_its_reply() {
         // The other key is kept, and told of now.
         answer_held(&toy, "changes.prefix", changes(6, "other")).await;
         until_ends(&mut stream, &stale(&["other"])).await;
-        // Where changes are gone, or all keys, everything is to be forgotten.
+        // Where changes are gone, or all keys, everything is to be forgotten, by who may keep something.
+        send(&mut stream, &["GET k"]).await;
+        answer_held(&toy, "get", old()).await;
+        until_ends(&mut stream, "old\r\n").await;
         let gone = linear::Reply::List(vec![linear::Reply::Int(90), linear::Reply::Nil, linear::Reply::Int(80)]);
         answer_held(&toy, "changes.prefix", gone).await;
         until_ends(&mut stream, ALL_STALE).await;
