@@ -85,7 +85,7 @@ pub async fn answer(
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
     client.flags.begin();
-    let (version, method) = (request.version(), request.method().clone());
+    let (version, is_head) = (request.version(), *request.method() == Method::HEAD);
     let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
     let mut record = None;
     let outcome = carry(&edge, &client, began, request, &mut record).await;
@@ -95,7 +95,7 @@ pub async fn answer(
         Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
-    let ends_it = forbid(&method, version, &mut response);
+    let ends_it = forbid(is_head, version, &mut response);
     if let Some(mut record) = record {
         let clone = response.body().clone_name().map(str::to_owned);
         record.answered(&mut response, clone.as_deref());
@@ -119,13 +119,13 @@ pub async fn answer(
 
 /// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2; RFC 9112 9.3), whoever made it. Of HTTP/1.1 hyper
 /// leaves some of it out by itself, of HTTP/2 nothing. Whether the connection's end is the answer's.
-fn forbid(method: &Method, version: Version, response: &mut Response<DownBody>) -> bool {
+fn forbid(is_head: bool, version: Version, response: &mut Response<DownBody>) -> bool {
     let status = response.status();
     let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let has_none = has_none || *method == Method::HEAD;
+    let has_none = has_none || is_head;
     if has_none {
         let bytes = response.body_mut().keep_back();
-        if bytes > 0 && *method == Method::HEAD {
+        if bytes > 0 && is_head {
             response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(bytes.into());
         }
     }
