@@ -2,11 +2,12 @@
 //! is in a package stands in this crate's Cargo.toml (`package.metadata.deb`) and in `packaging/`.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Command;
 use clap_complete::Shell;
+
+use crate::plain::given;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompletionsArgs {
@@ -25,8 +26,8 @@ pub struct ManArgs {
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), String> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, NAME, &mut text);
-    // Who reads it may have gone: `| head`.
-    std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}"))
+    given(&String::from_utf8_lossy(&text));
+    Ok(())
 }
 
 /// A page for the program and for each of its commands: `coppice-token-renew.1`.
