@@ -24,7 +24,7 @@ pub const BATCH_STEPS_MAX: u32 = 2_000_000;
 /// Steps of one query, at the leader.
 pub const QUERY_STEPS_MAX: u32 = 2_000_000;
 /// Bytes of a row and steps of a statement that keeps rows in memory, the first that is enough: some 350 MiB at most of any, as a
-/// row that is kept takes a few steps (329 MiB were measured, with rows of 1 KiB).
+/// row that is kept takes a few steps.
 pub const KEPT: &[(usize, u32)] =
     &[(VALUE_BYTES_MAX, 2_000), (16 << 10, 32_000), (1 << 10, 512_000), (256, QUERY_STEPS_MAX)];
 /// Largest database, bytes, and what it is without a word: it lies in the memory of each member, and whole in each snapshot.
