@@ -18,7 +18,8 @@ use state::Class;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
 
-use super::changes::tracking::Tracks;
+use super::changes::tracking::{Reading, Tracks};
+use super::commands::Spec;
 use super::commands::linear::Then;
 use super::encode::{Protocol, Reply};
 use super::limits::MULTI_BYTES_MAX;
@@ -132,6 +133,11 @@ impl Multi {
         }
         self.queued.push(queued);
         Ok(())
+    }
+
+    /// Nothing more is kept, and EXEC will be refused.
+    pub fn is_bad(&self) -> bool {
+        self.is_bad
     }
 
     /// How many commands are kept.
@@ -301,6 +307,17 @@ fn is_former(view: &View, namespace: &str, token: &[u8]) -> bool {
 }
 
 impl Client {
+    /// Keys that this command is about to read, of whose changes the client is to be told.
+    pub fn reads(&self, command: &Command, spec: &Spec, in_multi: bool) -> Option<Reading> {
+        let tracks = self.tracks.as_ref()?;
+        // Of a transaction that will be refused nothing is read, however long it becomes.
+        if self.multi.as_ref().is_some_and(Multi::is_bad) {
+            tracks.forget_queued();
+            return None;
+        }
+        tracks.begins(command, spec, in_multi)
+    }
+
     /// It counts among those of its namespace from now on, of which there may be so many; or it is a stranger again.
     pub fn take_place(&mut self, among: &Arc<Crowd<Arc<str>>>, most: Option<u32>) -> Result<(), NoPlace> {
         let Some(known) = &self.known else { return Err(NoPlace::Crowded) };

@@ -466,7 +466,7 @@ impl Conn {
             any = true;
             let was_known = self.client.known.is_some();
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
-            let reading = self.client.tracks.as_ref().and_then(|tracks| tracks.begins(&command, spec, in_multi));
+            let reading = self.client.reads(&command, spec, in_multi);
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
             let act = if in_multi { commands::linear::queue(&mut self.client, &command, spec, act) } else { act };

@@ -9,12 +9,18 @@ use e2e::tools::{has, run};
 use e2e::{Up, skip};
 
 const WITHIN: Duration = Duration::from_secs(20);
+const WANTED: &str = "redis-py is not installed (python3 -m pip install redis)";
+
+/// Has Python this module?
+fn imports(module: &str) -> bool {
+    has("python3") && run(Command::new("python3").args(["-c", &format!("import {module}")]), WITHIN).is_good()
+}
 
 #[test]
 fn what_is_published_at_one_node_comes_to_who_listens_at_another() {
     let _turn = e2e::beside();
-    if !has("python3") || !run(Command::new("python3").args(["-c", "import redis"]), WITHIN).is_good() {
-        return skip("redis-py is not installed (python3 -m pip install redis)");
+    if !imports("redis") {
+        return skip(WANTED);
     }
     let up = Up::start(3, &["--no-demo"]);
     up.apply("rooms.toml", "[namespace.rooms]\nclass = \"session\"\n").good();
@@ -41,8 +47,8 @@ fn what_is_published_at_one_node_comes_to_who_listens_at_another() {
 #[test]
 fn who_listens_to_keys_and_who_keeps_them_are_told_of_changes_at_other_nodes() {
     let _turn = e2e::beside();
-    if !has("python3") || !run(Command::new("python3").args(["-c", "import redis.cache"]), WITHIN).is_good() {
-        return skip("redis-py is not installed (python3 -m pip install redis)");
+    if !imports("redis.cache") {
+        return skip(WANTED);
     }
     let up = Up::start(3, &["--no-demo"]);
     up.apply("keys.toml", "[namespace.bank]\nclass = \"linear\"\n[namespace.floor]\nclass = \"soft\"\n").good();

@@ -314,6 +314,11 @@ impl Tracks {
         self.redirect().is_some_and(|id| self.all.subscribers.listener(id).is_none())
     }
 
+    /// EXEC will read nothing.
+    pub fn forget_queued(&self) {
+        self.queued.borrow_mut().clear();
+    }
+
     /// Waits until changes are told.
     pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + 'static {
         self.wants.begun()
