@@ -151,6 +151,8 @@ pub struct Faults {
     emptied: bool,
     /// A disk is about to forget.
     forgets: bool,
+    /// Machines whose disks forget something in this round, if they come back in it.
+    forgetting: BTreeSet<usize>,
     lying: Rng,
     /// Share of the rounds in which a peer lies.
     lies: f64,
@@ -179,6 +181,7 @@ impl Faults {
             counts: BTreeMap::new(),
             emptied: false,
             forgets: false,
+            forgetting: BTreeSet::new(),
             unnamed: BTreeSet::new(),
             rng: rng.fork(),
         };
@@ -208,6 +211,7 @@ impl Faults {
         }
         self.down_max = if self.gentle || forgetful || rng.chance(0.8) { 1 } else { 1 + rng.below(3) as usize };
         (self.emptied, self.forgets) = (false, false);
+        self.forgetting.clear();
     }
 
     /// Faults strike further apart, and last longer, until others are drawn.
@@ -258,6 +262,11 @@ impl Faults {
     /// In this round a peer lies, or lied.
     pub fn is_lying(&self) -> bool {
         self.is_lying
+    }
+
+    /// What this machine's disk had when it was stopped is not all there when it starts, or may not be.
+    pub fn forgets(&self, node: usize) -> bool {
+        self.forgetting.contains(&node)
     }
 
     /// Only such faults strike that no operation fails.
@@ -340,6 +349,7 @@ impl Faults {
                     return false;
                 }
                 self.emptied = true;
+                self.forgetting.insert(node);
                 self.unnamed.insert(node);
                 world.kill(node);
                 world.empty_disk(node);
@@ -350,6 +360,7 @@ impl Faults {
                 if !may.empty || self.forgets || !runs || down > 0 || machines < 3 {
                     return false;
                 }
+                self.forgetting.insert(node);
                 world.kill(node);
                 world.damage_disk(node);
                 let after = self.millis(200, 5_000);
@@ -360,6 +371,7 @@ impl Faults {
                     return false;
                 }
                 self.forgets = true;
+                self.forgetting.insert(node);
                 let older = Box::new((world.id(node), world.image(node)));
                 // Sometimes it has a life in between.
                 if self.rng.chance(0.3) {
@@ -374,6 +386,7 @@ impl Faults {
                     return false;
                 }
                 self.forgets = true;
+                self.forgetting.insert(node);
                 world.lying_disk(node, true);
                 let after = self.millis(50, 8_000);
                 self.later(world, after, End::Lied(node));

@@ -12,6 +12,7 @@ pub mod liar;
 pub mod linear_load;
 pub mod load;
 pub mod modes_load;
+pub mod object_load;
 pub mod pace;
 pub mod promises;
 pub mod scene;

@@ -10,6 +10,7 @@ use state::session::{Action, Lease, Version, When};
 
 use crate::linear_load::WIDE_SHARDS;
 use crate::modes_load::FORMS;
+use crate::object_load::BOX;
 use crate::promises::session::{What, WriteId};
 use crate::soft_load::FLOOR;
 use crate::sql_load::LEDGER;
@@ -21,6 +22,14 @@ const MARK: &str = "mark";
 pub const LEASE_DEFAULT: Span = Span::secs(30 * 60);
 /// The mark's lease is so much more than its number, in seconds.
 const MARK_BASE_SECS: u64 = 60;
+
+/// Classes of which there is a namespace besides those that each run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Has {
+    pub soft: bool,
+    pub sql: bool,
+    pub object: bool,
+}
 
 /// A session operation that was drawn.
 #[derive(Clone, Debug)]
@@ -49,12 +58,11 @@ pub struct Load {
     marks: u64,
     /// Of what it declares.
     memory: bool,
-    /// Classes `soft` and `sql`.
-    has: (bool, bool),
+    has: Has,
 }
 
 impl Load {
-    pub fn new(memory: bool, has: (bool, bool), mut rng: Rng) -> Self {
+    pub fn new(memory: bool, has: Has, mut rng: Rng) -> Self {
         let clients = rng.between(3, 8);
         let pause = Span::millis(*rng.pick(&[50, 150, 400]).expect("it is not empty"));
         Self {
@@ -148,8 +156,8 @@ impl Load {
 }
 
 /// A declaration that shows its mark. Mark 0 is the one that the cluster is founded with.
-/// `memory`: what class `linear` acknowledges is not forced yet. `is_soft`, `is_sql`: with a namespace of that class.
-pub fn declaration(mark: u64, memory: bool, (is_soft, is_sql): (bool, bool), rng: &mut Rng) -> String {
+/// `memory`: what class `linear` acknowledges is not forced yet.
+pub fn declaration(mark: u64, memory: bool, has: Has, rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
     let durability = if memory { "memory" } else { "disk" };
@@ -164,10 +172,13 @@ pub fn declaration(mark: u64, memory: bool, (is_soft, is_sql): (bool, bool), rng
         LEASE_DEFAULT.as_millis() / 1000,
         MARK_BASE_SECS + mark,
     );
-    if is_sql {
+    if has.object {
+        text += &format!("[namespace.{BOX}]\nclass = \"object\"\n");
+    }
+    if has.sql {
         text += &format!("[namespace.{LEDGER}]\nclass = \"sql\"\n");
     }
-    if is_soft {
+    if has.soft {
         text += &format!("[namespace.{FLOOR}]\nclass = \"soft\"\n");
     }
     for extra in 0..rng.below(3) {
@@ -259,8 +270,9 @@ mod tests {
         let mut rng = Rng::new(5);
         for mark in 0..50 {
             let nothing = cluster::root::Declared::default();
-            let text =
-                declaration(mark, mark.is_multiple_of(2), (mark.is_multiple_of(3), mark.is_multiple_of(5)), &mut rng);
+            let every = |n: u64| mark.is_multiple_of(n);
+            let has = Has { soft: every(3), sql: every(5), object: every(7) };
+            let text = declaration(mark, every(2), has, &mut rng);
             let diff = node::declared::diff(&nothing, "sim.toml", &text, &[1; 32]).unwrap();
             assert!(diff.lines.contains(&"+ service shop".to_string()), "{:?}", diff.lines);
         }

@@ -14,7 +14,7 @@ use sim::growth::NODES_MAX;
 use sim::history::History;
 use sim::linear_load::LONG;
 use sim::pace::Pace;
-use sim::scene::{self, Plan, Report};
+use sim::scene::{self, Only, Plan, Report};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -43,9 +43,9 @@ struct Args {
     /// A peer lies in every round of faults, and nothing else happens.
     #[arg(long)]
     lies: bool,
-    /// Clients use class `soft` alone.
-    #[arg(long)]
-    soft: bool,
+    /// Clients use this class alone.
+    #[arg(long, value_name = "CLASS")]
+    only: Option<Only>,
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             pace: args.pace,
             bug: None,
             lies: args.lies,
-            soft: args.soft,
+            only: args.only,
             history,
             loud: args.loud,
         });
@@ -127,9 +127,13 @@ fn main() -> ExitCode {
             }
             let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
             let lies = if args.lies { " --lies" } else { "" };
-            let soft = if args.soft { " --soft" } else { "" };
+            let only = match args.only {
+                Some(Only::Soft) => " --only soft",
+                Some(Only::Object) => " --only object",
+                None => "",
+            };
             println!(
-                "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}{soft}"
+                "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}{only}"
             );
             return ExitCode::FAILURE;
         }

@@ -15,14 +15,16 @@ use uuid::Uuid;
 use crate::faults::{self, Faults, May};
 use crate::history::History;
 use crate::linear_load::{self, LinearLoad};
-use crate::load::{self, Drawn, Load};
+use crate::load::{self, Drawn, Has, Load};
 use crate::modes_load::{self, ModesLoad};
+use crate::object_load::{self, ObjectLoad};
 use crate::pace::{self, Pace, Round};
 use crate::promises::answers::Answers;
 use crate::promises::clones::Clones;
 use crate::promises::declared::Declared;
 use crate::promises::linear::Linear;
 use crate::promises::modes::Modes;
+use crate::promises::object::Objects;
 use crate::promises::session::Sessions;
 use crate::promises::soft::Soft;
 use crate::promises::splits::{Can, Splits};
@@ -34,7 +36,9 @@ use crate::sql_load::{self, SqlLoad};
 use crate::world::{Happened, World};
 use seen::Seen;
 
+mod asks;
 mod judge;
+mod objects;
 mod seen;
 mod softly;
 mod tables;
@@ -74,6 +78,8 @@ const MODES: u64 = 1 << 33;
 const SOFT: u64 = 1 << 34;
 /// Clients of class `sql` count from here.
 const SQL: u64 = 1 << 35;
+/// Clients of class `object` count from here.
+const OBJECT: u64 = 1 << 36;
 const TICK: u64 = 1 << 60;
 /// Tells the generator of rounds from that of all else.
 const ROUNDS: u64 = 0x726f_756e_6473;
@@ -89,6 +95,13 @@ const LEAVES_OF: usize = 4;
 const LEAVES: f64 = 0.3;
 const _: () = assert!(PHASE & faults::ALARM_BIT == 0 && OPERATOR & faults::ALARM_BIT == 0, "alarms are told apart");
 
+/// A class that clients use alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Only {
+    Soft,
+    Object,
+}
+
 /// What to run.
 pub struct Plan {
     pub seed: u64,
@@ -99,8 +112,8 @@ pub struct Plan {
     pub bug: Option<Bug>,
     /// A peer lies in every round of faults, and nothing else happens.
     pub lies: bool,
-    /// Clients use class `soft` alone: so much more of it in the same time.
-    pub soft: bool,
+    /// Clients use this class alone: so much more of it in the same time.
+    pub only: Option<Only>,
     pub history: History,
     /// Print faults as they strike.
     pub loud: bool,
@@ -142,6 +155,7 @@ enum Asked {
     Modes(modes_load::Act),
     Soft(soft_load::Act),
     Sql(sql_load::Act),
+    Object(object_load::Act),
     /// All that a node has of class `soft`: its number, and the how manieth question.
     Look(usize, usize),
     Apply(u64),
@@ -196,6 +210,10 @@ pub struct Scene {
     soft: Soft,
     sql_load: SqlLoad,
     sql: Sql,
+    object_load: ObjectLoad,
+    objects: Objects,
+    /// Machines whose nodes have left for good, with what they had, and come back as others.
+    left: BTreeSet<usize>,
     looks: softly::Looks,
     /// Clients use the other classes.
     others: bool,
@@ -242,6 +260,7 @@ pub fn run(plan: Plan) -> Report {
     scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
     scene.ops.insert("soft judged".into(), scene.soft.judged);
     scene.ops.insert("sql judged".into(), scene.sql.judged);
+    scene.ops.insert("object judged".into(), scene.objects.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
     scene.ops.insert("requests turned away for their priority".into(), scene.turned_away);
@@ -264,15 +283,23 @@ impl Scene {
         let memory = plan.seed.is_multiple_of(2);
         let is_soft = match plan.bug {
             Some(bug) => bug.is_of_soft(),
-            None => plan.soft || soft_load::is_in(plan.seed),
+            None => plan.only.map_or_else(|| soft_load::is_in(plan.seed), |only| only == Only::Soft),
         };
         // An older program does not know it.
         let is_sql = match plan.bug {
             Some(bug) => bug.is_of_sql(),
-            None => !plan.soft && sql_load::is_in(plan.seed),
+            None => plan.only.is_none() && sql_load::is_in(plan.seed),
         };
-        let others = !plan.soft;
-        let mut cluster = Cluster::new(load::declaration(0, memory, (is_soft, is_sql), &mut rng.fork()), plan.bug);
+        let is_object = match plan.bug {
+            Some(bug) => bug.is_of_object(),
+            None => plan.only.map_or_else(|| object_load::is_in(plan.seed), |only| only == Only::Object),
+        };
+        let has = Has { soft: is_soft, sql: is_sql, object: is_object };
+        let others = plan.only.is_none();
+        let mut cluster = Cluster::new(load::declaration(0, memory, has, &mut rng.fork()), plan.bug);
+        if is_object {
+            cluster.settings = object_load::settings();
+        }
         // A planted bug drops the ends of logs: of those that have one.
         if plan.bug.is_none() {
             cluster.linear_log = load::linear_log(plan.seed);
@@ -296,7 +323,7 @@ impl Scene {
         let mut scene = Self {
             seed: plan.seed,
             faults: Faults::new(rng.fork(), lies),
-            load: Load::new(memory, (is_soft, is_sql), rng.fork()),
+            load: Load::new(memory, has, rng.fork()),
             memory,
             older,
             linear_load: LinearLoad::new(rng.fork()),
@@ -310,6 +337,9 @@ impl Scene {
             soft: Soft::of(plan.nodes),
             sql_load: SqlLoad::new(plan.seed, is_sql),
             sql: Sql::default(),
+            object_load: ObjectLoad::new(plan.seed, is_object),
+            objects: Objects::default(),
+            left: BTreeSet::new(),
             looks: softly::Looks::default(),
             others,
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
@@ -350,6 +380,9 @@ impl Scene {
         }
         for client in 0..self.sql_load.clients() {
             self.world.alarm(Span::secs(7), SQL + client as u64);
+        }
+        for client in 0..self.object_load.clients() {
+            self.world.alarm(Span::secs(8), OBJECT + client as u64);
         }
         if !self.others {
             return;
@@ -395,6 +428,7 @@ impl Scene {
                 return Err(Broken { promise: LIED, at: now, what });
             }
             Happened::Distrusted { node } => {
+                self.objects.lost_disk(node, now);
                 *self.ops.entry("disk distrusted".into()).or_default() += 1;
                 self.world.alarm(ANEW_AFTER, ANEW + node as u64);
             }
@@ -405,6 +439,10 @@ impl Scene {
                     self.older.take_if(|older| *older == node);
                 }
                 self.seen[node] = Seen { since: now, ..Seen::default() };
+                let is_new = self.world.boot(node) == Boot(1) && now > Time::ZERO;
+                if (is_new && !self.left.remove(&node)) || self.faults.forgets(node) {
+                    self.objects.lost_disk(node, now);
+                }
                 if self.world.boot(node) == Boot(1) && now > Time::ZERO {
                     self.emptied.insert(node, now);
                 } else if self.world.is_rebooted(node) {
@@ -447,6 +485,7 @@ impl Scene {
                 }
             }
             Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
+            Happened::Alarm(client) if client >= OBJECT => self.ask_object((client - OBJECT) as usize),
             Happened::Alarm(client) if client >= SQL => self.ask_sql((client - SQL) as usize),
             Happened::Alarm(client) if client >= SOFT => self.ask_soft((client - SOFT) as usize),
             Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
@@ -497,6 +536,7 @@ impl Scene {
         *self.ops.entry("nodes left".into()).or_default() += 1;
         self.world.kill(node);
         self.world.empty_disk(node);
+        self.left.insert(node);
         self.faults.renamed(node);
         self.seen[node].leaving = false;
         let after = Span::millis(self.rng.between(200, 8_000));
@@ -690,79 +730,6 @@ impl Scene {
                 self.modes.failed(node, now);
             }
         }
-    }
-
-    /// One client's next operation.
-    fn ask(&mut self, client: usize) {
-        let drawn = self.load.draw(client);
-        self.send(client, drawn);
-    }
-
-    fn send(&mut self, client: usize, drawn: Drawn) {
-        let now = self.world.now();
-        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
-        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
-        if nodes.is_empty() {
-            return self.world.alarm(Span::millis(300), client as u64);
-        }
-        let node = nodes[self.load.choose(client, nodes.len())];
-        let mut op = Op::keyed(load::NAMESPACE.into(), drawn.key.clone().into_bytes().into(), drawn.action.clone());
-        op.priority = load::priority(self.seed, client as u64, now);
-        let must = self.must_serve();
-        let id = self.world.ask(node, drawn.budget, Ask::Session(op)).expect("the node was seen to run");
-        self.answers.asked(id, node, now, drawn.budget, self.world.is_hung(node));
-        if let Some((write, what)) = drawn.write {
-            self.sessions.begin(&drawn.key, write, what, now);
-        }
-        self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
-    }
-
-    fn ask_linear(&mut self, client: usize) {
-        let now = self.world.now();
-        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
-        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
-        let token = LINEAR + client as u64;
-        if nodes.is_empty() {
-            return self.world.alarm(Span::millis(300), token);
-        }
-        let node = nodes[self.linear_load.choose(client, nodes.len())];
-        let asked = match self.again.remove(&token) {
-            Some(again) => Linearly { tries: again.tries + 1, ..again },
-            None => {
-                let (act, budget) = self.linear_load.draw(client);
-                let once = self.linear_load.name(client, &act, now);
-                self.promise_of(&act).begin(&act, now);
-                Linearly { act, budget, once, begun: now, tries: 1, in_doubt: false, told: None }
-            }
-        };
-        let priority = load::priority(self.seed, token, now);
-        let (budget, op) = (asked.budget, linear::Op { once: asked.once, priority, ..asked.act.op(asked.tries) });
-        let id = self.world.ask(node, budget, Ask::Linear(op)).expect("the node was seen to run");
-        self.answers.asked(id, node, now, budget, self.world.is_hung(node));
-        let must = self.must_serve() && !self.waits_for_memory();
-        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(asked) });
-    }
-
-    fn promise_of(&mut self, act: &linear_load::Act) -> &mut Linear {
-        if act.is_wide() { &mut self.wide } else { &mut self.linear }
-    }
-
-    fn ask_mode(&mut self, client: usize) {
-        let now = self.world.now();
-        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
-        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
-        let token = MODES + client as u64;
-        if nodes.is_empty() {
-            return self.world.alarm(Span::millis(300), token);
-        }
-        let node = nodes[self.modes_load.choose(client, nodes.len())];
-        let (act, budget) = self.modes_load.draw(client);
-        let op = Op { priority: load::priority(self.seed, token, now), ..act.op() };
-        let must = self.must_serve();
-        let id = self.world.ask(node, budget, Ask::Session(op)).expect("the node was seen to run");
-        self.answers.asked(id, node, now, budget, self.world.is_hung(node));
-        self.modes.begin(&act);
-        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
     }
 
     /// The operator's next apply. During a calm there is none: what runs must be what is declared by then.

@@ -15,13 +15,15 @@ use state::class::Number;
 use state::linear::functions::sql::BATCH;
 use state::linear::limits::LOG;
 use state::linear::{Ran, Reply as Got};
+use state::object;
 use state::session::doc::Doc;
 use state::session::merge::MARK;
-use state::session::{Action, Op, Place, Reply};
+use state::session::{Action, Op, Place, Reply, Version};
 
 use crate::liar::LIAR;
 use crate::load;
 use crate::modes_load::FORMS;
+use crate::scene::Only;
 use crate::world::{Birth, Factory, Life};
 
 /// A bug to plant. The promise that it breaks must be reported.
@@ -73,11 +75,25 @@ pub enum Bug {
     SqlFalseAck,
     /// Some batches of class `sql` are done in part.
     SqlTorn,
+    /// Some puts of class `object` are acknowledged and not done.
+    ObjectFalseAck,
+    /// Some deletions of class `object` are acknowledged and not done.
+    ObjectRevives,
+    /// After a restart the end of the log of class `object` is not there.
+    ObjectForgets,
+    /// A byte of some objects is another one.
+    ObjectSpoils,
     /// What a peer says of others is believed, and what it says of this node is not refuted.
     Believes,
 }
 
 impl Bug {
+    /// Clients use its class alone: the bug shows sooner.
+    pub fn only(self) -> Option<Only> {
+        let (soft, object) = (self.is_of_soft(), self.is_of_object());
+        soft.then_some(Only::Soft).or(object.then_some(Only::Object))
+    }
+
     /// Only where there are namespaces of class `soft` it can show.
     pub fn is_of_soft(self) -> bool {
         matches!(self, Bug::SoftFalseAck | Bug::SoftBlind | Bug::SoftCovers)
@@ -86,6 +102,11 @@ impl Bug {
     /// ... of class `sql`.
     pub fn is_of_sql(self) -> bool {
         matches!(self, Bug::SqlFalseAck | Bug::SqlTorn)
+    }
+
+    /// ... of class `object`.
+    pub fn is_of_object(self) -> bool {
+        matches!(self, Bug::ObjectFalseAck | Bug::ObjectRevives | Bug::ObjectForgets | Bug::ObjectSpoils)
     }
 }
 
@@ -99,6 +120,7 @@ pub struct Cluster {
     pub bug: Option<Bug>,
     pub founded: bool,
     pub linear_log: LogBounds,
+    pub settings: state::Settings,
     /// A peer that may come is among those that are declared.
     pub lies: bool,
     /// This machine begins with an older program; from its second life on it has the present one, as all others.
@@ -114,6 +136,7 @@ impl Cluster {
             bug,
             founded: false,
             linear_log: LOG,
+            settings: state::Settings::default(),
             lies: false,
             older: None,
         }
@@ -177,7 +200,7 @@ impl Factory for Cluster {
             card: card.clone(),
             seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
             seed: life.seed,
-            settings: state::Settings::default(),
+            settings: self.settings,
             overflow: false,
             room: 64,
             builtins: &[],
@@ -254,6 +277,12 @@ impl Planted {
                 records.truncate(kept);
             }
         }
+        if let (Bug::ObjectForgets, Event::Start { log, .. }) = (self.bug, &mut event)
+            && let Some(records) = log.get_mut(&GroupId(u64::MAX))
+        {
+            let kept = records.len().saturating_sub(self.rng.below(40) as usize);
+            records.truncate(kept);
+        }
         if let (Bug::Unmerged, Event::Ask { ask: Ask::Session(op), .. }) = (self.bug, &mut event) {
             unmark(op);
         }
@@ -295,6 +324,20 @@ impl Planted {
                     out.push(Effect::Answer { id: *id, answer: Answer::Soft(done) });
                     return None;
                 }
+                (Bug::ObjectFalseAck | Bug::ObjectRevives, Ask::Object(op)) if self.rng.chance(0.1) => {
+                    let version = Version::default();
+                    let reply = match (self.bug, &op.action) {
+                        (Bug::ObjectFalseAck, object::Action::Put { .. }) => {
+                            object::Reply::Stored { version, copies: 2 }
+                        }
+                        (Bug::ObjectRevives, object::Action::Delete { .. }) => {
+                            object::Reply::Deleted { version, copies: 2 }
+                        }
+                        _ => return Some(event),
+                    };
+                    out.push(Effect::Answer { id: *id, answer: Answer::Object(Outcome::Done(reply)) });
+                    return None;
+                }
                 (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get && is_plain(op) => {
                     self.reads.insert(*id, op.key.clone());
                 }
@@ -332,6 +375,17 @@ impl Planted {
             (Bug::SoftBlind | Bug::SoftCovers, Effect::Send { to, frame }) if frame.kind == REPAIR => {
                 let head = Repair::decode(frame.head.clone()).expect("a node made it").spoilt(self.bug).encode_to_vec();
                 out.push(Effect::Send { to, frame: Frame::new(REPAIR, head) });
+            }
+            (
+                Bug::ObjectSpoils,
+                Effect::Answer {
+                    id,
+                    answer: Answer::Object(Outcome::Done(object::Reply::Object { version, size, sum, body })),
+                },
+            ) if self.rng.chance(0.1) => {
+                let body = body.iter().rev().copied().collect::<Vec<u8>>().into();
+                let reply = object::Reply::Object { version, size, sum, body };
+                out.push(Effect::Answer { id, answer: Answer::Object(Outcome::Done(reply)) });
             }
             // Else the node would find out by itself.
             (Bug::LinearForgets, Effect::Distrust { .. }) => (),

@@ -9,6 +9,7 @@ pub mod ends;
 pub mod linear;
 pub mod membership;
 pub mod modes;
+pub mod object;
 pub mod session;
 pub mod soft;
 pub mod splits;

@@ -5,10 +5,11 @@ use node::Answer;
 use state::linear::{self, Ran};
 use state::session::Reply;
 
-use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, SOFT, SQL, Scene, TRIES_MAX};
+use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OBJECT, OPERATOR, SOFT, SQL, Scene, TRIES_MAX};
 use crate::history::Line;
 use crate::linear_load;
 use crate::load::{self, Drawn};
+use crate::object_load;
 use crate::promises::linear::{Linear, ONCE};
 use crate::promises::session::{Ended, Found};
 use crate::promises::{Broken, SERVED_WITHIN, declared};
@@ -32,6 +33,7 @@ impl Scene {
             }
             Asked::Linear(_) => self.judge_linear(flight, Outcome::Unknown(Unknown { why: "its node died".into() }))?,
             Asked::Soft(act) => self.soft.broken_off(act, now),
+            Asked::Object(act) => self.object_load.has_heard((flight.client - OBJECT) as usize, act, None),
             // It may have happened: it goes on until somebody has seen it.
             Asked::Sql(_) => (),
             Asked::Look(node, nth) => self.looked(*node, *nth, None)?,
@@ -73,6 +75,12 @@ impl Scene {
                     self.sql_load.has_read((flight.client - SQL) as usize, total);
                 }
                 Ok(())
+            }
+            (Asked::Object(act), Answer::Object(outcome)) => {
+                self.ended(&flight, &text(&outcome, object_load::shown));
+                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
+                self.object_load.has_heard((flight.client - OBJECT) as usize, act, Some(&outcome));
+                self.judge_object(&flight, act, &outcome)
             }
             (Asked::Look(node, nth), Answer::Soft(outcome)) => {
                 self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
@@ -248,6 +256,7 @@ impl Scene {
             Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Soft(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Sql(act) => (act.name(), "", Some(format!("{act:?}"))),
+            Asked::Object(act) => (act.name(), "", Some(format!("{act:?}"))),
             Asked::Look(..) => ("soft-look", "", None),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
@@ -280,6 +289,10 @@ impl Scene {
             }
             Asked::Sql(_) => {
                 let pause = self.sql_load.pause((flight.client - SQL) as usize);
+                self.world.alarm(self.pause(pause), flight.client);
+            }
+            Asked::Object(_) => {
+                let pause = self.object_load.pause((flight.client - OBJECT) as usize);
                 self.world.alarm(self.pause(pause), flight.client);
             }
             // If it may enter, it is not distrusted any more by then.

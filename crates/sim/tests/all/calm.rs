@@ -15,7 +15,7 @@ fn run(pace: Pace, seed: u64, minutes: u64, bug: Option<Bug>) -> Report {
         pace,
         bug,
         lies: false,
-        soft: false,
+        only: None,
         history: History::default(),
         loud: false,
     })

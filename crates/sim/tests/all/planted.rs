@@ -19,7 +19,7 @@ fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
         pace: Pace::Busy,
         bug,
         lies: false,
-        soft: bug.is_some_and(Bug::is_of_soft),
+        only: bug.and_then(Bug::only),
         history: History::default(),
         loud: false,
     })
@@ -101,6 +101,23 @@ fn batches_of_class_sql_happen_once_and_stay_under_faults() {
         let report = run(seed, 3, 3, None);
         assert_eq!(report.broken, None, "seed {seed}\n{}", report.last);
         assert!(report.ops["sql judged"] > 50, "{:?}", report.ops);
+    }
+}
+
+#[test]
+fn objects_that_are_not_kept_or_come_back_or_change_are_caught() {
+    assert_eq!(caught(Bug::ObjectFalseAck), Some(sim::promises::object::KEPT));
+    assert_eq!(caught(Bug::ObjectRevives), Some(sim::promises::object::GONE));
+    assert_eq!(caught(Bug::ObjectForgets), Some(sim::promises::object::KEPT));
+    assert_eq!(caught(Bug::ObjectSpoils), Some(sim::promises::object::BYTES));
+}
+
+#[test]
+fn acknowledged_objects_stay_under_faults() {
+    for seed in (1..).filter(|seed| sim::object_load::is_in(*seed)).take(2) {
+        let report = run(seed, 3, 3, None);
+        assert_eq!(report.broken, None, "seed {seed}\n{}", report.last);
+        assert!(report.ops["object judged"] > 50, "{:?}", report.ops);
     }
 }
 
@@ -193,17 +210,7 @@ fn a_cell_that_stands_for_all_of_its_frame_is_caught() {
 fn a_node_that_believes_what_a_peer_says_of_others_is_caught() {
     let lied_to = |seed, bug| {
         let (length, history) = (Span::secs(180), History::default());
-        scene::run(Plan {
-            seed,
-            length,
-            nodes: 3,
-            pace: Pace::Busy,
-            bug,
-            lies: true,
-            soft: false,
-            history,
-            loud: false,
-        })
+        scene::run(Plan { seed, length, nodes: 3, pace: Pace::Busy, bug, lies: true, only: None, history, loud: false })
     };
     assert!(SEEDS.into_iter().any(|seed| lied_to(seed, Some(Bug::Believes)).broken.is_some()));
     for seed in SEEDS {
