@@ -1,5 +1,5 @@
 """A service that does what it is told to its machine and says how that went: `POST /read`, `/list`, `/write`, `/signal`, `/run`
-with a path, a process id or a program as body; `/own` tells its temporary folder, its working folder and its process id."""
+with a path, a process id or a program as body, `/files` with a number; `/who` tells its user, `/environment` names, `/own` tells its temporary folder, its working folder and its process id."""
 import os
 import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,9 @@ WAYS = {
     "write": write,
     "signal": lambda pid: os.kill(int(pid), 0) or "signalled",
     "run": lambda program: subprocess.run([program, "--version"], check=True) and "ran",
+    "files": lambda count: len([open("/dev/null") for _ in range(int(count))]) and "opened",
+    "who": lambda _: f"{os.getuid()} {os.environ['USER']}",
+    "environment": lambda _: " ".join(os.environ),
     "own": lambda _: "\n".join([os.environ["TMPDIR"], os.getcwd(), str(os.getpid())]),
 }
 

@@ -43,7 +43,21 @@ pub struct ProcSpec {
     pub env: BTreeMap<String, String>,
     /// What it may reach besides the system's files and its own; none: all that the node's user may.
     pub sandbox: Option<Open>,
+    pub limits: Limits,
+    /// Whom it runs as; none: the node's user.
+    pub user: Option<String>,
     pub given: Given,
+}
+
+/// What a child, with all that it starts, may take of its machine; none: what there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Bytes.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Open files and connections, of each process.
+    pub files: Option<u64>,
 }
 
 /// What a child is given that nobody else is to see.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Health;
 use crate::ServiceSpec;
+use crate::bounds::Bounds;
 use crate::limits::VERSIONS_KEPT;
 use crate::sandbox::Sandbox;
 use crate::spec::Stop;
@@ -41,6 +42,10 @@ pub struct Program {
     pub namespaces: Vec<String>,
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
+    #[serde(default, skip_serializing_if = "Bounds::is_none")]
+    pub limits: Bounds,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<Worker>,
     pub start_timeout: Span,
@@ -101,6 +106,8 @@ impl Program {
             health,
             namespaces,
             sandbox,
+            limits,
+            user,
             worker,
             start_timeout,
             stop,
@@ -141,6 +148,8 @@ impl Program {
             health,
             namespaces,
             sandbox,
+            limits,
+            user,
             worker,
             start_timeout,
             stop,
@@ -167,6 +176,8 @@ impl Program {
             health,
             namespaces,
             sandbox,
+            limits,
+            user,
             worker,
             start_timeout,
             stop,
@@ -185,6 +196,8 @@ impl Program {
             health,
             namespaces,
             sandbox,
+            limits,
+            user,
             worker,
             start_timeout,
             stop,

@@ -666,9 +666,9 @@ impl Group {
             env.insert("COPPICE_VERSION".into(), want.spec.version.to_string());
         }
         let run = want.spec.command();
-        let ServiceSpec { code, dir, version, .. } = (*want.spec).clone();
-        let sandbox = want.spec.sandbox.open();
-        ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, given }
+        let ServiceSpec { code, dir, version, sandbox, limits, user, .. } = (*want.spec).clone();
+        let (sandbox, limits) = (sandbox.open(), limits.of_a_clone());
+        ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, limits, user, given }
     }
 
     fn start(&mut self, now: Now, id: CloneId, out: &mut Vec<Output>) {

@@ -13,6 +13,7 @@ mod allows;
 mod asks;
 pub mod assign;
 mod at_times;
+pub mod bounds;
 pub mod cache;
 pub mod certificate;
 pub mod clone;
@@ -68,6 +69,9 @@ pub const LEVEL_RUNS: u32 = 7;
 /// ... and from which it may ask several clones, and name the text that describes it to programs.
 pub const LEVEL_ASKS: u32 = 7;
 
+/// ... and from which its clones may have bounds, and another user than their node's.
+pub const LEVEL_BOUNDS: u32 = 9;
+
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
 
@@ -75,6 +79,7 @@ pub use access::AccessLog;
 pub use allows::Allows;
 pub use asks::Asks;
 pub use assign::{Assignments, Version};
+pub use bounds::Bounds;
 pub use cache::EdgeCache;
 pub use certificate::CertificateSpec;
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};

@@ -13,6 +13,16 @@ pub const NAME_BYTES_MAX: usize = 63;
 pub const PATH_BYTES_MAX: usize = 1024;
 /// Paths in each list of `sandbox`. All stand in an argument of the program that starts a clone.
 pub const PATHS_OPEN_MAX: usize = 64;
+/// Least bytes that a clone may be bounded to: no interpreter starts with fewer.
+pub const BOUND_MEMORY_MIN: u64 = 8 << 20;
+/// Fewest processes and threads: the program that starts a clone is one, and few programs have no other.
+pub const BOUND_PIDS_MIN: u64 = 2;
+/// Fewest open files: three are there at the start, and libraries are files, too.
+pub const BOUND_FILES_MIN: u64 = 16;
+/// Most of processes, and of files; what Linux gives at most unless it is told otherwise.
+pub const BOUND_COUNT_MAX: u64 = 1 << 20;
+/// A user's name on Linux, bytes.
+pub const USER_BYTES_MAX: usize = 32;
 /// Of a secret, which is a variable's, bytes.
 pub const SECRET_NAME_BYTES_MAX: usize = 64;
 /// Secrets of one service that are files: each is written when a clone starts.

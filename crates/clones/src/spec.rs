@@ -14,6 +14,7 @@ use crate::access::AccessLog;
 use crate::allows::Allows;
 use crate::asks::Asks;
 use crate::at_times;
+use crate::bounds::{self, BOUND_KEYS, Bounds};
 use crate::cache::EdgeCache;
 use crate::health::Health;
 use crate::https::{self, Https};
@@ -126,6 +127,12 @@ pub struct ServiceSpec {
     /// What of their node's machine its clones reach.
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
+    /// What each of its clones may take of that machine.
+    #[serde(default, skip_serializing_if = "Bounds::is_none")]
+    pub limits: Bounds,
+    /// Whom its clones run as, where their node may; none: as the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(default)]
     pub stop: Stop,
     /// From its start to its first healthy answer at most.
@@ -235,6 +242,8 @@ impl ServiceSpec {
             pipeline: None,
             access_log: AccessLog::Off,
             sandbox: Sandbox::default(),
+            limits: Bounds::default(),
+            user: None,
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
             answer_timeout: None,
@@ -337,6 +346,9 @@ impl ServiceSpec {
         for (key, why) in self.sandbox.errors() {
             wrong(key, why);
         }
+        for error in bounds::mistakes(self) {
+            wrong(&error.key, error.why);
+        }
         errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
         errors.extend(EdgeCache::validate(self));
         errors.extend(Worker::validate(self));
@@ -398,6 +410,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if let Some(key) = bounds::key(self) {
+            return Some((key.to_owned(), crate::LEVEL_BOUNDS));
+        }
         if let Some(key) = at_times::key(self) {
             return Some((key.to_owned(), crate::LEVEL_RUNS));
         }
@@ -453,12 +468,13 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        let inner: [(&str, &[&str]); 6] = [
+        let inner: [(&str, &[&str]); 7] = [
             ("http", &HTTP_KEYS),
             ("stop", &STOP_KEYS),
             ("session", &SESSION_KEYS),
             ("cache", &CACHE_KEYS),
             ("sandbox", &SANDBOX_KEYS),
+            ("limits", &BOUND_KEYS),
             ("worker", &WORKER_KEYS),
         ];
         for (key, known) in inner {
@@ -641,7 +657,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 38] = [
+const SERVICE_KEYS: [&str; 40] = [
     "run",
     "builtin",
     "code",
@@ -672,6 +688,8 @@ const SERVICE_KEYS: [&str; 38] = [
     "pipeline",
     "access_log",
     "sandbox",
+    "limits",
+    "user",
     "stop",
     "start_timeout",
     "answer_timeout",

@@ -70,7 +70,7 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
     ] {
         assert!(read(toml).unwrap_err().contains("unknown field"), "{toml}");
     }
-    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1},"cache":{"namespace":"p","size":1},"sandbox":{"net":[1]}}"#;
+    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1},"cache":{"namespace":"p","size":1},"sandbox":{"net":[1]},"limits":{"cpu":1}}"#;
     let spec = ServiceSpec::from_stored(kept).unwrap();
     assert_eq!((spec.reached_at(), spec.stop), (vec!["*/x".into(), "tcp 1".into()], Stop::default()));
 }
@@ -111,7 +111,8 @@ fn the_known_keys_are_the_types_keys() {
     let spec = ServiceSpec { before_timeout: minute, run_timeout: hour, schedule: Some("@daily".into()), ..spec };
     let spec = ServiceSpec { every: hour, catch_up: true, rerun: true, ..spec };
     let (https, hsts) = (crate::Https::Redirect, Some(Span::secs(365 * 86_400)));
-    let spec = ServiceSpec { https, hsts, ..spec };
+    let limits = crate::Bounds { memory: Some(1 << 30), pids: Some(100), files: Some(1024) };
+    let spec = ServiceSpec { https, hsts, limits, user: Some("shop".into()), ..spec };
     let value = serde_json::to_value(spec).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
@@ -123,6 +124,7 @@ fn the_known_keys_are_the_types_keys() {
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
     assert_eq!(keys(&value["cache"]), list(&CACHE_KEYS));
     assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
+    assert_eq!(keys(&value["limits"]), list(&BOUND_KEYS));
     assert_eq!(keys(&value["worker"]), list(&WORKER_KEYS));
 }
 

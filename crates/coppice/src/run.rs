@@ -393,7 +393,10 @@ impl Started {
         };
         let certificate = Arc::new(certificate::Figures::default());
         let (gauges_meter, gauges_certificate) = (Arc::clone(&meter), Arc::clone(&certificate));
-        let landlock = host::landlock();
+        let kernel = [
+            (node::LANDLOCK.to_owned(), host::landlock()),
+            (node::CONTROL_GROUPS.to_owned(), u64::from(host::control_groups())),
+        ];
         let of_files = home.tls.clone();
         as_with_a_long_log();
         let started = host::start(
@@ -401,9 +404,14 @@ impl Started {
             newborn(birth, core.sheds),
             move |port| Box::pin(core.serve(port)),
             move || {
-                let own = [(node::LANDLOCK.to_owned(), landlock)];
                 let files = of_files.iter().flat_map(|certs| certificate::file_gauges(certs));
-                gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).chain(own).chain(files).collect()
+                gauges_meter
+                    .gauges()
+                    .into_iter()
+                    .chain(gauges_certificate.gauges())
+                    .chain(kernel.clone())
+                    .chain(files)
+                    .collect()
             },
         );
         match started {

@@ -8,10 +8,11 @@ use std::process::Command;
 
 use base::process::OWN_PROGRAM;
 use nix::libc;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::Resource;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::bound;
 use crate::skin::Skin;
 
 /// What a worker's program is kept from.
@@ -73,8 +74,8 @@ const OTHER_NUMBERS: i64 = 0x4000_0000;
 
 impl Cage {
     pub(crate) fn enter(&self) -> Result<(), String> {
-        let memory = Rlimit { current: Some(self.memory), maximum: Some(self.memory) };
-        setrlimit(Resource::Data, memory).map_err(|e| format!("cannot bound its memory: {e}"))?;
+        // Its stub may have been bounded to less.
+        bound(Resource::Data, self.memory).map_err(|e| format!("cannot bound its memory: {e}"))?;
         let refused = self.refused();
         if refused.is_empty() {
             return Ok(());
@@ -104,7 +105,7 @@ impl Cage {
 /// The command that starts a program in a cage. It is killed when the thread that starts it ends, and is a session of
 /// its own, whose number is its process'. Where it cannot be started it ends with 127, and says why on standard error.
 pub fn caged(cage: Cage, words: &[impl AsRef<OsStr>]) -> Command {
-    let skin = Skin { sandbox: None, cage: Some(cage) };
+    let skin = Skin { cage: Some(cage), ..Skin::default() };
     let skin = serde_json::to_string(&skin).expect("plain data");
     let mut command = Command::new(OWN_PROGRAM);
     command.args(["keep", &std::process::id().to_string(), &skin, "--"]).args(words);

@@ -46,24 +46,33 @@ pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
     if parent.is_none() {
         fail(USAGE);
     }
-    if let Err(e) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        fail(&format!("cannot bind the child's life to the node's: {e}"));
-    }
-    // The node may have died before the line above; then nobody will tell us.
-    if getppid() != parent {
-        exit(0);
-    }
+    bind(parent);
     if let Err(e) = setsid() {
         fail(&format!("cannot make a session: {e}"));
     }
     crate::private::as_usual();
-    if let Some(Err(why)) = skin.map(|skin| skin.put_on(words)) {
-        fail(&why);
-    }
+    let who = match skin.map_or_else(|| Ok(Vec::new()), |skin| skin.put_on(words)) {
+        Ok(who) => who,
+        Err(why) => fail(&why),
+    };
+    // Whoever becomes another user is unbound by the kernel.
+    bind(parent);
     let mut command = Command::new(program);
+    command.envs(who.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
     SOCKET_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     let error = command.args(rest).exec();
     fail(&format!("cannot run {}: {error}", program.display()))
+}
+
+/// This process ends with the node.
+fn bind(node: Option<Pid>) {
+    if let Err(e) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        fail(&format!("cannot bind the child's life to the node's: {e}"));
+    }
+    // The node may have died before the line above; then nobody will tell us.
+    if getppid() != node {
+        exit(0);
+    }
 }
 
 fn fail(why: &str) -> ! {

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
+mod bounds;
 mod cage;
 pub mod certificate;
 pub mod code;
@@ -38,9 +39,11 @@ pub mod renew;
 mod skin;
 pub mod tls;
 pub mod tunnel;
+mod user;
 mod vitals;
 mod words;
 
+pub use bounds::control_groups;
 pub use cage::{Cage, Calls, caged};
 pub use certificate::Validity;
 pub use code::CodeStore;

@@ -21,6 +21,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::bounds::{self, Bounds};
 use crate::driver::{HostConfig, Sink, spawn};
 use crate::identity::random_u64;
 use crate::keeper::{LIFE_MARK, MEMBER_MARK, NOT_STARTED, kill_left};
@@ -30,6 +31,7 @@ use crate::logs::Source;
 use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
 use crate::skin::{self, Sandbox, Scratch, Skin};
+use crate::user::As;
 use crate::words::filled;
 use crate::{Error, private, probe};
 
@@ -60,6 +62,8 @@ struct Left {
     /// Mark of what it started; none of one that is no clone.
     member: Option<String>,
     scratch: PathBuf,
+    /// Its control group.
+    group: Option<PathBuf>,
 }
 
 /// What there is before the machine's thread.
@@ -151,11 +155,10 @@ impl Procs {
         let started = self.start_child(proc, &spec);
         let procs = self.clone();
         match started {
-            Ok((child, run, scratch)) => {
+            Ok((child, run, left)) => {
                 self.running.borrow_mut().insert(proc, run);
                 let _ = self.reaper.send(format!("+{}\n", run.pid));
                 spawn(async move {
-                    let left = Left { member: spec.env.get(MEMBER_MARK).cloned(), scratch };
                     procs.live(proc, (spec.name, spec.version), child, run).await;
                     let _ = procs.ended.send(left);
                 });
@@ -167,7 +170,7 @@ impl Procs {
         }
     }
 
-    fn start_child(&self, proc: ProcId, spec: &ProcSpec) -> Result<(Child, Running, PathBuf), String> {
+    fn start_child(&self, proc: ProcId, spec: &ProcSpec) -> Result<(Child, Running, Left), String> {
         if spec.run.is_empty() {
             return Err("there is no program to run".into());
         }
@@ -196,14 +199,20 @@ impl Procs {
         let files = own_files(&scratch, &spec.given.files).inspect_err(|_| cleared(&scratch))?;
         // Of what stands in them only what is in braces with a point is put in: `$PORT` of a variable is its program's.
         let env = spec.env.iter().map(|(name, text)| (name, filled(text, |name| spec.given.words.get(name)?.text())));
-        let skin =
-            serde_json::to_string(&self.skin(spec, &dir, &scratch)).map_err(|e| format!("a path is not text: {e}"))?;
+        let bounds = Bounds::of(proc.0, &spec.limits).inspect_err(|_| cleared(&scratch))?;
+        let group = bounds.group.clone();
+        let clear = || {
+            group.iter().for_each(|group| bounds::end(group));
+            cleared(&scratch);
+        };
+        let skin = serde_json::to_string(&self.skin(spec, bounds, &dir, &scratch));
+        let skin = skin.inspect_err(|_| clear()).map_err(|e| format!("a path is not text: {e}"))?;
         let child = Command::new(&self.keeper)
             .args(["keep", &std::process::id().to_string(), &skin, "--"])
             .args(spec.run.iter().map(|word| filled(word, value)))
             .current_dir(&dir)
             .env_clear()
-            .envs(skin::passed())
+            .envs(skin::passed(spec.user.is_some()))
             .env("TMPDIR", &scratch)
             .envs(files)
             .envs(env)
@@ -215,23 +224,29 @@ impl Procs {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .inspect_err(|_| cleared(&scratch))
+            .inspect_err(|_| clear())
             .map_err(|e| format!("{} in {}: {e}", self.keeper.display(), dir.display()))?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }, scratch))
+        let run = Running { pid: pid.expect("a child that was not waited for has a number"), port };
+        Ok((child, run, Left { member: spec.env.get(MEMBER_MARK).cloned(), scratch, group }))
     }
 
     /// What a child keeps of this node. A folder that is declared is its own to write; that of all services is not.
-    fn skin(&self, spec: &ProcSpec, dir: &Path, scratch: &Path) -> Skin {
+    fn skin(&self, spec: &ProcSpec, bounds: Bounds, dir: &Path, scratch: &Path) -> Skin {
+        let code = spec.code.as_ref().map(|code| self.code_dir.join(code));
+        let own = (self.dir.clone(), code.clone(), scratch.to_path_buf());
+        let user = spec.user.clone().map(|name| {
+            let (node, code, scratch) = own;
+            As { name, node, code, scratch }
+        });
         let sandbox = spec.sandbox.clone().map(|Open { read, write }| {
             let (read, mut write) = (paths(read), paths(write));
             let is_own = spec.code.is_none() && spec.dir.is_some();
             write.extend(is_own.then(|| dir.into()));
             let services = (spec.code.is_none() && spec.dir.is_none()).then(|| dir.into());
-            let code = spec.code.as_ref().map(|code| self.code_dir.join(code));
             Sandbox { node: self.dir.clone(), code, scratch: scratch.into(), services, read, write }
         });
-        Skin { sandbox, cage: None }
+        Skin { sandbox, bounds, user, cage: None }
     }
 
     async fn live(self: &Rc<Self>, proc: ProcId, name: (String, u32), mut child: Child, run: Running) {
@@ -349,12 +364,12 @@ async fn clear_away(life: String, mut ended: mpsc::UnboundedReceiver<Left>) {
     while ended.recv_many(&mut all, LEFT_AT_ONCE).await > 0 {
         let (life, all) = (life.clone(), std::mem::take(&mut all));
         let clear = move || {
-            let (members, scratch): (Vec<_>, Vec<_>) = all.into_iter().map(|left| (left.member, left.scratch)).unzip();
-            let members: BTreeSet<String> = members.into_iter().flatten().collect();
+            let members: BTreeSet<String> = all.iter().filter_map(|left: &Left| left.member.clone()).collect();
             if !members.is_empty() {
                 kill_left(&BTreeSet::new(), &life, Some(&members));
             }
-            for dir in scratch {
+            for Left { scratch: dir, group, .. } in all {
+                group.iter().for_each(|group| bounds::end(group));
                 if let Err(e) = skin::remove(&dir) {
                     tracing::warn!("temporary files of a clone stay in {}: {e}", dir.display());
                 }

@@ -18,7 +18,9 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::Bounds;
 use crate::cage::Cage;
+use crate::user::{self, As, WHO};
 use crate::{Error, private};
 
 /// Of the node's environment a clone gets these, and what begins with `LC_`.
@@ -83,6 +85,11 @@ const HOME: &str = "~/";
 pub(crate) struct Skin {
     /// None: the clone may reach all that its user may.
     pub sandbox: Option<Sandbox>,
+    #[serde(default)]
+    pub bounds: Bounds,
+    /// None: the node's user.
+    #[serde(default)]
+    pub user: Option<As>,
     /// Of a worker's program, which its stub starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cage: Option<Cage>,
@@ -105,9 +112,10 @@ pub(crate) struct Sandbox {
     pub write: Vec<PathBuf>,
 }
 
-/// The part of this process' environment that is passed on to clones.
-pub(crate) fn passed() -> impl Iterator<Item = (OsString, OsString)> {
-    std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed))
+/// The part of this process' environment that is passed on to clones; who is another user (`own`) has a home of his own.
+pub(crate) fn passed(own: bool) -> impl Iterator<Item = (OsString, OsString)> {
+    let fits = move |name: &str| is_passed(name) && !(own && WHO.contains(&name));
+    std::env::vars_os().filter(move |(name, _)| name.to_str().is_some_and(fits))
 }
 
 fn is_passed(name: &str) -> bool {
@@ -136,24 +144,38 @@ pub fn landlock() -> u64 {
 }
 
 impl Skin {
-    /// Puts it on: this process and all that it starts keep it for ever. `program` and its arguments are what it becomes.
-    pub fn put_on(&self, program: &[OsString]) -> Result<(), String> {
+    /// Puts it on: this process and all that it starts keep it for ever. `program` and its arguments are what it becomes. Returns
+    /// what tells a program which user it is, if it is another one.
+    pub fn put_on(&self, program: &[OsString]) -> Result<Vec<(&'static str, OsString)>, String> {
+        let user = self.user.as_ref().map(|user| user.find().map(|(him, other)| (user, him, other))).transpose()?;
+        let who = user.as_ref().map_or_else(Vec::new, |(_, him, _)| user::who(him).into());
+        let home = who.first().map(|(_, home)| home.clone()).or_else(|| std::env::var_os("HOME"));
+        let other = user.filter(|(_, _, other)| *other);
         rustix::thread::set_no_new_privs(true).map_err(|e| format!("cannot give up new rights: {e}"))?;
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
             .map_err(|e| format!("cannot do without core files: {e}"))?;
+        if let Some((user, him, _)) = &other {
+            user.let_in(him)?;
+        }
+        self.bounds.enter(other.is_some())?;
         if let Some(sandbox) = &self.sandbox {
             give_up_powers().map_err(|e| format!("cannot give up what root may: {e}"))?;
-            sandbox.enter(program).map_err(|e| format!("cannot close the node's folder to it: {e}"))?;
+            let entered = sandbox.enter(program, home.as_deref().map(Path::new));
+            entered.map_err(|e| format!("cannot close the node's folder to it: {e}"))?;
         }
         close_descriptors().map_err(|e| format!("cannot close what the node had open: {e}"))?;
+        if let Some((user, him, _)) = &other {
+            user.become_him(him)?;
+        }
         // Last, as it would refuse what comes before.
-        self.cage.map_or(Ok(()), |cage| cage.enter())
+        self.cage.map_or(Ok(()), |cage| cage.enter())?;
+        Ok(who)
     }
 }
 
 impl Sandbox {
     /// In the working folder of the program.
-    fn enter(&self, program: &[OsString]) -> Result<(), RulesetError> {
+    fn enter(&self, program: &[OsString], home: Option<&Path>) -> Result<(), RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(RIGHTS))?
@@ -166,11 +188,11 @@ impl Sandbox {
             .map(PathBuf::from)
             .chain(of_program(own_words(program)))
             .chain(services.cloned())
-            .chain(self.read.iter().map(|path| at_home(path)))
+            .chain(self.read.iter().map(|path| at_home(path, home)))
         {
             rules = grant(&path, reading(), &closed, rules)?;
         }
-        for path in DEVICES.iter().map(PathBuf::from).chain(self.write.iter().map(|path| at_home(path))) {
+        for path in DEVICES.iter().map(PathBuf::from).chain(self.write.iter().map(|path| at_home(path, home))) {
             rules = grant(&path, all(), &closed, rules)?;
         }
         // The node's own program, also when another one lies at its place by now: built-in services are in it.
@@ -260,10 +282,10 @@ fn is_wide(dir: &Path) -> bool {
         || std::env::var_os("HOME").is_some_and(|home| dir == Path::new(&home))
 }
 
-/// What begins with `~/` is below the home of the node's user.
-fn at_home(path: &Path) -> PathBuf {
-    let below = path.strip_prefix(HOME).ok().zip(std::env::var_os("HOME"));
-    below.map_or_else(|| path.to_path_buf(), |(below, home)| Path::new(&home).join(below))
+/// What begins with `~/` is below the home of the user that the program runs as.
+fn at_home(path: &Path, home: Option<&Path>) -> PathBuf {
+    let below = path.strip_prefix(HOME).ok().zip(home);
+    below.map_or_else(|| path.to_path_buf(), |(below, home)| home.join(below))
 }
 
 /// Allows a path, or if something closed is in it, all that lies beside the way there, as it is at this moment.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use base::process::{Open, Probe};
+use base::process::{Limits, Open, Probe};
 use base::{Effect, Event, Exit, ProcId, ProcSpec, Signal, Span};
 use common::{Act, Node, PATIENCE, TempDir, cluster, config, listener, run, temp_dir};
 
@@ -25,10 +25,12 @@ fn main() {
         Some("--list") => return,
         _ => (),
     }
-    let stories: [(&str, fn()); 9] = [
+    let stories: [(&str, fn()); 11] = [
         ("a_child_gets_its_environment_and_its_output_and_exit_are_told", a_child_is_told_of),
         ("a_child_gets_nothing_of_its_node_but_what_is_meant_for_it", a_child_has_a_skin),
         ("a_child_that_cannot_start_says_why", a_child_that_cannot_start_says_why),
+        ("a_child_takes_no_more_than_its_limits", a_child_takes_no_more_than_its_limits),
+        ("a_child_runs_as_the_user_that_is_declared_and_reaches_what_is_its_own", a_child_runs_as_another_user),
         ("a_signal_reaches_the_whole_group", a_signal_reaches_the_whole_group),
         ("what_a_child_leaves_behind_ends_with_it", what_a_child_leaves_behind_ends_with_it),
         ("a_child_has_a_folder_for_temporary_files_that_ends_with_it", a_child_has_a_folder_that_ends_with_it),
@@ -69,6 +71,8 @@ fn shell(script: &str) -> Act {
             dir: None,
             env,
             sandbox: Some(Open::default()),
+            limits: Default::default(),
+            user: None,
             given: Default::default(),
         },
     }
@@ -183,12 +187,81 @@ fn a_child_that_cannot_start_says_why() {
             dir: folder,
             env: BTreeMap::new(),
             sandbox: Some(Open::default()),
+            limits: Default::default(),
+            user: None,
             given: Default::default(),
         };
         node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
         let exit = wait_exit(&node);
         assert!(matches!(&exit, Exit::NotStarted(text) if text.contains(why)), "{exit:?}");
     }
+}
+
+/// As root's node or as another: what is given to a child besides.
+fn start_with(node: &Node, limits: Limits, user: Option<&str>, script: &str) {
+    let Effect::Spawn { proc, spec } = shell(script) else { unreachable!("it spawns") };
+    let user = user.map(str::to_owned);
+    node.act(vec![Effect::Spawn { proc, spec: ProcSpec { limits, user, ..spec } }]);
+}
+
+fn a_child_takes_no_more_than_its_limits() {
+    let dir = temp_dir("limits");
+    let (_io, node) = node(&dir);
+    // More files than it may, then 200 MiB.
+    let hungry = "
+try: print('files', len([open('/dev/null') for _ in range(64)]))
+except OSError as e: print('files refused', e.errno)
+try: print('memory', len(bytearray(200 << 20)))
+except MemoryError: print('memory refused')";
+    let script = format!("exec python3 -u -c \"{hungry}\"");
+    let said = |limits: Limits| {
+        start_with(&node, limits, None, &script);
+        let line = || {
+            node.wait("a line, or the end", |event| match event {
+                Event::Output { line, .. } => Some(Some(line)),
+                Event::Exited { .. } => Some(None),
+                _ => None,
+            })
+        };
+        std::iter::from_fn(line).collect::<Vec<_>>()
+    };
+    assert_eq!(said(Limits::default()), ["files 64", "memory 209715200"]);
+    // In a control group all of it is killed; process by process what is too much is not given.
+    let held = said(Limits { memory: Some(48 << 20), pids: None, files: Some(32) });
+    assert!(held == ["files refused 24", "memory refused"] || held == ["files refused 24"], "{held:?}");
+}
+
+/// Of a node of root alone; another one refuses, and says so.
+fn a_child_runs_as_another_user() {
+    let dir = temp_dir("user");
+    let (_io, node) = node(&dir);
+    if !rustix::process::geteuid().is_root() {
+        start_with(&node, Limits::default(), Some("root"), "true");
+        let exit = wait_exit(&node);
+        return assert!(matches!(&exit, Exit::NotStarted(why) if why.contains("run it as root")), "{exit:?}");
+    }
+    let limits = Limits { pids: Some(20), ..Limits::default() };
+    let forks = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 30 & done; echo all of them";
+    let script = format!(
+        "id -u; id -G; echo $USER $HOME; grep -E 'CapEff|CapPrm' /proc/self/status; echo x > $TMPDIR/mine && cat $TMPDIR/mine; \
+         cat {}/node.key 2>/dev/null || echo no key; ls /root >/dev/null 2>&1 || echo no home of root; {forks}",
+        dir.0.display()
+    );
+    std::fs::write(dir.0.join("node.key"), "secret").unwrap();
+    start_with(&node, limits, Some("nobody"), &script);
+    let lines: Vec<String> = (0..8).map(|_| wait_line(&node, |_| true)).collect();
+    assert_eq!((&*lines[0], lines[2].starts_with("nobody ")), ("65534", true), "{lines:?}");
+    assert!(lines[1].split(' ').all(|group| group == "65534"), "no group of root: {lines:?}");
+    assert_eq!(lines[3..5], ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000"], "{lines:?}");
+    assert_eq!(lines[5..8], ["x", "no key", "no home of root"], "{lines:?}");
+    let line = wait_line(&node, |line| line.contains("fork") || line == "all of them");
+    assert!(line.contains("fork"), "25 processes where 20 are the most: {line}");
+    node.act(vec![Effect::Signal { proc: CHILD, signal: Signal::Kill }]);
+    wait_exit(&node);
+
+    start_with(&node, Limits::default(), Some("no-such-user-here"), "true");
+    let exit = wait_exit(&node);
+    assert!(matches!(&exit, Exit::NotStarted(why) if why.contains("no user no-such-user-here")), "{exit:?}");
 }
 
 fn a_signal_reaches_the_whole_group() {
@@ -246,6 +319,8 @@ fn a_serving_child_is_found_healthy() {
         dir: None,
         env: BTreeMap::new(),
         sandbox: Some(Open::default()),
+        limits: Default::default(),
+        user: None,
         given: Default::default(),
     };
     node.act(vec![Effect::Spawn { proc: CHILD, spec }]);

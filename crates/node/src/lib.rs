@@ -57,6 +57,8 @@ pub use cluster::{Door, DoorAddrs};
 pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView, RunEnd, RunStarted};
 pub use leave::Leaving;
 pub use node::{Birth, Node};
-pub use picture::{CERTIFICATE_ENDS, CERTIFICATE_FAILED, FILES_END, FILES_WRONG, LANDLOCK, figure, figures};
+pub use picture::{
+    CERTIFICATE_ENDS, CERTIFICATE_FAILED, CONTROL_GROUPS, FILES_END, FILES_WRONG, LANDLOCK, figure, figures,
+};
 pub use secrets::SecretView;
 pub use view::View;

@@ -42,6 +42,8 @@ pub const FILES_WRONG: &str = "certificate.files_wrong";
 
 /// ... and the version of the kernel's Landlock, by which clones are kept from files; 0 if it has none.
 pub const LANDLOCK: &str = "kernel.landlock";
+/// ... and whether it may give its clones control groups, 0 or 1.
+pub const CONTROL_GROUPS: &str = "kernel.groups";
 
 /// Figures of the node itself, in order of their names.
 const FIGURES: [Figure; 12] = [
@@ -58,6 +60,10 @@ const FIGURES: [Figure; 12] = [
     Figure::gauge("session.bricks_dead", "Bricks of the map whose nodes are dead, as this node sees it."),
     Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
 ];
+
+/// What clones can do on a node of a service that bounds their memory or their number, as the node has no control groups.
+const LACKS_GROUPS: &str = "take the memory of their `limits` in each of their processes anew, and start any number of them unless \
+                            they have a `user` (no control groups: Delegate=memory pids in the node's unit)";
 
 /// What clones can do on a node because its kernel cannot keep them from it, for people, by the version of its Landlock.
 fn sandbox_lacks(has: u64) -> Vec<String> {
@@ -91,6 +97,8 @@ impl Node {
         let (admission, me) = (Arc::clone(&self.admission), self.me());
         self.seen.retain(|id, _| *id == me || !admission.gone.contains_key(id));
         self.show_shards(now);
+        let bounded = |spec: &ServiceSpec| spec.limits.memory.is_some() || spec.limits.pids.is_some();
+        let bounded = self.services.values().any(|spec| bounded(spec));
         // Clones of live nodes only: what a dead one said last is no longer so.
         let mut running: BTreeMap<&str, Running<'_>> = BTreeMap::new();
         for card in self.live_cards() {
@@ -188,7 +196,12 @@ impl Node {
                     gauges: Arc::clone(&report.gauges),
                     certificate_ends_at_ms: report.gauges.get(CERTIFICATE_ENDS).map(|s| s.saturating_mul(1000)),
                     certificate_fails: report.gauges.get(CERTIFICATE_FAILED).is_some_and(|failed| *failed > 0),
-                    sandbox_lacks: report.gauges.get(LANDLOCK).map_or_else(Vec::new, |has| sandbox_lacks(*has)),
+                    sandbox_lacks: {
+                        let of = |gauge| report.gauges.get(gauge).copied();
+                        let lacks = of(LANDLOCK).map_or_else(Vec::new, sandbox_lacks);
+                        let unheld = bounded && of(CONTROL_GROUPS) == Some(0);
+                        lacks.into_iter().chain(unheld.then(|| LACKS_GROUPS.to_owned())).collect()
+                    },
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
                         entries: report.brick.entries,

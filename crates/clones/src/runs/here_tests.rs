@@ -45,6 +45,8 @@ impl Fake {
                 dir: None,
                 env: BTreeMap::new(),
                 sandbox: None,
+                limits: base::process::Limits::default(),
+                user: None,
                 given: base::process::Given::default(),
             };
             match lacks {

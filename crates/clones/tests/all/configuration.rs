@@ -9,7 +9,7 @@ use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
 use clones::size::Size;
 use clones::spec::{HttpRoute, ServiceSpec, Stop, TcpRoute};
-use clones::{CertificateSpec, EdgeCache, Health, PipelineSpec, Worker};
+use clones::{Bounds, CertificateSpec, EdgeCache, Health, PipelineSpec, Worker};
 use serde::de::DeserializeOwned;
 use state::Class;
 
@@ -49,6 +49,7 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
         ("step", of_type::<Step>()),
         ("certificate", of_type::<CertificateSpec>()),
         ("sandbox", of_type::<Sandbox>()),
+        ("limits", of_type::<Bounds>()),
         ("stop", of_type::<Stop>()),
         ("session", of_type::<SessionCookie>()),
         ("partition", of_type::<Partition>()),

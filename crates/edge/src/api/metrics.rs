@@ -221,6 +221,9 @@ fn gauge_help(name: &str) -> &'static str {
         "kernel.landlock" => {
             "Version of the kernel's Landlock, by which clones are kept from files; 0 if it has none, 6 is enough."
         }
+        "kernel.groups" => {
+            "1 if this node holds clones to `limits` of memory and processes by control groups, 0 if process by process."
+        }
         "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
         "net.links" => "Connections between this node and others, at this moment.",
         "net.frames_in" => "Frames that came from other nodes in the last second.",
@@ -586,6 +589,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             node::FILES_WRONG,
             node::CERTIFICATE_FAILED,
             node::LANDLOCK,
+            node::CONTROL_GROUPS,
         ] {
             gauges.insert(name.into(), 0);
         }

@@ -105,6 +105,8 @@ impl Toy {
                     dir: None,
                     env: BTreeMap::new(),
                     sandbox: Some(base::process::Open::default()),
+                    limits: Default::default(),
+                    user: None,
                     given: Default::default(),
                 };
                 out.push(Effect::Spawn { proc: ProcId(proc), spec });

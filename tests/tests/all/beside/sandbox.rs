@@ -37,9 +37,9 @@ fn own(up: &Up, name: &str) -> Own {
     Own { scratch: lines[0].into(), code: lines[1].into(), pid: lines[2].parse().unwrap() }
 }
 
-fn landlock(up: &Up) -> u64 {
+fn figure(up: &Up, name: &str) -> u64 {
     let text = http::get(up.at(1).api, "/metrics").unwrap().text();
-    let line = text.lines().find_map(|line| line.strip_prefix("coppice_kernel_landlock").map(str::to_owned));
+    let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
     let line = line.unwrap_or_else(|| panic!("no figure in {text}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
@@ -60,7 +60,7 @@ fn a_clone_reaches_its_own_and_nothing_of_its_node_or_of_others_unless_that_is_d
     deploy(&up, "open", "sandbox = \"none\"\n");
     up.settle(Duration::from_secs(30), 1);
     assert!(up.coppice(&["export"]).good().contains("sandbox = \"none\""));
-    let has = landlock(&up);
+    let has = figure(&up, "coppice_kernel_landlock");
     let page = up.coppice(&["status"]).good();
     assert_eq!(page.contains("clones on n1 can"), has < 6, "{page}");
     if has < 3 {
@@ -81,6 +81,7 @@ fn a_clone_reaches_its_own_and_nothing_of_its_node_or_of_others_unless_that_is_d
         ("files of others", "read", of(&open.scratch.join("mine"))),
         ("a new file for others", "write", of(&open.scratch.join("theirs"))),
         ("the node's folder", "write", in_node("planted")),
+        ("the key by a path out of its code", "read", of(&shut.code.join("../../node.key"))),
         ("its own code", "write", of(&shut.code.join("reach.py"))),
         ("beside its own code", "write", of(&shut.code.join("planted.py"))),
         ("a folder of the machine", "write", new.clone()),
@@ -100,7 +101,7 @@ fn a_clone_reaches_its_own_and_nothing_of_its_node_or_of_others_unless_that_is_d
     }
     fs::remove_file(new).unwrap();
     // What the node closes by itself to all that are not root.
-    for name in ["environ", "maps"] {
+    for name in ["environ", "maps", "mem"] {
         for pid in [up.node_pid(1), open.pid] {
             let path = format!("/proc/{pid}/{name}");
             let (status, text) = tries(&up, "shut", "read", &path);
@@ -126,10 +127,14 @@ fn a_clone_reaches_its_own_and_nothing_of_its_node_or_of_others_unless_that_is_d
         let (status, text) = tries(&up, "shut", way, &path);
         assert_eq!(status, 200, "{way} {path}: {text}");
     }
+    // Of the environment of whoever started the node: the tests have `CARGO_MANIFEST_DIR`, cargo sets it.
+    let names = tries(&up, "shut", "environment", "").1;
+    assert!(names.split(' ').any(|name| name == "PATH") && !names.contains("CARGO"), "{names}");
+    limits_and_another_user(&up, &in_node("node.key"));
     up.apply("none.toml", "").good();
     let remove =
         |name: &str| up.apply(&format!("{name}.toml"), &format!("[service.{name}]\nrun = [\"true\"]\nclones = 0\n"));
-    for name in ["shut", "open"] {
+    for name in ["shut", "open", "low"] {
         remove(name);
     }
     wait_for("temporary files end with their clones", Duration::from_secs(30), || {
@@ -138,4 +143,31 @@ fn a_clone_reaches_its_own_and_nothing_of_its_node_or_of_others_unless_that_is_d
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
     });
     assert!(given.join("kept").exists());
+}
+
+/// A service that takes no more than it is given, and runs as somebody else where the tests are root's.
+fn limits_and_another_user(up: &Up, key: &str) {
+    let is_root = tries(up, "open", "who", "").1.starts_with("0 ");
+    let user = if is_root { "user = \"nobody\"\n" } else { "" };
+    deploy(up, "low", &format!("limits = {{ memory = \"256MiB\", files = 40 }}\n{user}"));
+    up.settle(Duration::from_secs(30), 1);
+    let (status, text) = tries(up, "low", "files", "60");
+    assert!(status == 400 && text.contains("Too many open files"), "{status} {text}");
+    assert_eq!(tries(up, "shut", "files", "60").0, 200);
+    let page = up.coppice(&["status"]).good();
+    assert_eq!(page.contains("their `limits`"), figure(up, "coppice_kernel_groups") == 0, "{page}");
+    if !is_root {
+        return skip("another user than the node's, as this is not root");
+    }
+    assert!(tries(up, "low", "who", "").1.ends_with(" nobody"));
+    let own = own(up, "low");
+    for (way, path) in [
+        ("read", own.code.join("reach.py").display().to_string()),
+        ("write", own.scratch.join("mine").display().to_string()),
+        ("read", own.scratch.join("mine").display().to_string()),
+    ] {
+        let (status, text) = tries(up, "low", way, &path);
+        assert_eq!(status, 200, "{way} {path}: {text}");
+    }
+    assert_eq!(tries(up, "low", "read", key).0, 403);
 }
