@@ -90,6 +90,11 @@ pub fn figure(name: &str) -> Option<&'static Figure> {
 type Running<'a> = Vec<(&'a Card, &'a CloneStatus)>;
 
 impl Node {
+    /// Some service bounds what its clones take of memory, or how many processes they are.
+    fn has_bounds(&self) -> bool {
+        self.services.values().any(|spec| spec.limits.memory.is_some() || spec.limits.pids.is_some())
+    }
+
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
@@ -97,8 +102,6 @@ impl Node {
         let (admission, me) = (Arc::clone(&self.admission), self.me());
         self.seen.retain(|id, _| *id == me || !admission.gone.contains_key(id));
         self.show_shards(now);
-        let bounded = |spec: &ServiceSpec| spec.limits.memory.is_some() || spec.limits.pids.is_some();
-        let bounded = self.services.values().any(|spec| bounded(spec));
         // Clones of live nodes only: what a dead one said last is no longer so.
         let mut running: BTreeMap<&str, Running<'_>> = BTreeMap::new();
         for card in self.live_cards() {
@@ -199,7 +202,7 @@ impl Node {
                     sandbox_lacks: {
                         let of = |gauge| report.gauges.get(gauge).copied();
                         let lacks = of(LANDLOCK).map_or_else(Vec::new, sandbox_lacks);
-                        let unheld = bounded && of(CONTROL_GROUPS) == Some(0);
+                        let unheld = self.has_bounds() && of(CONTROL_GROUPS) == Some(0);
                         lacks.into_iter().chain(unheld.then(|| LACKS_GROUPS.to_owned())).collect()
                     },
                     brick: BrickView {
