@@ -1,7 +1,7 @@
 //! Programs run to their end, with a deadline, and what they said.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -68,6 +68,28 @@ pub fn run(command: &mut Command, within: Duration) -> Said {
 pub fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
+}
+
+/// Makes an authority, and in the folder `files` a certificate for these hosts that it has signed, with its key. The authority's
+/// certificate. By openssl.
+#[track_caller]
+pub fn signed(dir: &Path, hosts: &[&str]) -> PathBuf {
+    let files = dir.join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    certificate(dir, "authority.example");
+    let names: Vec<String> = hosts.iter().map(|host| format!("DNS:{host}")).collect();
+    std::fs::write(dir.join("names"), format!("subjectAltName={}\n", names.join(","))).unwrap();
+    let openssl = |words: &str| {
+        let words = words.replace("DIR", &dir.display().to_string());
+        run(Command::new("openssl").args(words.split(' ')), Duration::from_secs(20)).good();
+    };
+    openssl(
+        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -keyout DIR/files/b.key -out DIR/b.csr",
+    );
+    openssl(
+        "x509 -req -in DIR/b.csr -CA DIR/a.crt -CAkey DIR/a.key -CAcreateserial -days 2 -extfile DIR/names -out DIR/files/b.crt",
+    );
+    dir.join("a.crt")
 }
 
 /// Makes a certificate for a host, signed by itself, with its key: `a.crt` and `a.key`. By openssl.

@@ -71,6 +71,8 @@ doors! {
     RespTls = "resp-tls", "resp_tls", 6380, "Redis protocol over TLS", WhenAsked;
     /// The API and the monitor.
     Api = "api", "api", 7070, "API and monitor", Always;
+    /// The same over TLS.
+    ApiTls = "api-tls", "api_tls", 7443, "API and monitor over TLS", WhenAsked;
     /// Links and tunnels of other nodes, and newcomers.
     Peer = "peer", "peer", 7071, "peers", Always;
 }

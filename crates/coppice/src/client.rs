@@ -1,15 +1,22 @@
 //! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline; or a stream,
 //! with a deadline for each piece.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster::Door;
+use edge::tls::Client;
 use futures_util::stream;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::Request;
 use hyper::body::{Body, Frame, Incoming};
 use hyper_util::rt::TokioIo;
+use node::view::{NodeView, View};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -18,9 +25,122 @@ use tokio::time::timeout;
 /// Where a node's API is, and the operator's token if the command changes something.
 #[derive(Clone, Debug)]
 pub struct Api {
-    pub addr: SocketAddr,
+    pub at: At,
     pub token: Option<String>,
 }
+
+/// How a node's API is reached.
+#[derive(Clone, Debug)]
+pub enum At {
+    Plain(SocketAddr),
+    Tls {
+        /// Where it is: a name and a port, or an address and one.
+        dial: String,
+        /// Whom its certificate is for.
+        name: String,
+        tls: Client,
+    },
+}
+
+/// `--api`: `ADDRESS:PORT`, or `https://NAME:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ApiUrl {
+    Plain(SocketAddr),
+    Tls { name: String, port: u16 },
+}
+
+impl FromStr for ApiUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no API; write ADDRESS:PORT, or https://NAME:PORT for a door with TLS");
+        let bare = text.strip_suffix('/').unwrap_or(text);
+        let Some(at) = bare.strip_prefix("https://") else {
+            let at = bare.strip_prefix("http://").unwrap_or(bare);
+            return at.parse().map(Self::Plain).map_err(|_| wrong());
+        };
+        let uri: hyper::Uri = bare.parse().map_err(|_| wrong())?;
+        let name = uri.host().filter(|host| !host.is_empty() && uri.path() == "/" && !at.contains('@'));
+        let name = name.ok_or_else(wrong)?.to_owned();
+        let port = match at.strip_prefix(&name).and_then(|rest| rest.strip_prefix(':')) {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None => Door::ApiTls.about().port,
+        };
+        Ok(Self::Tls { name, port })
+    }
+}
+
+impl ApiUrl {
+    /// `ca`: a file with the certificates that are believed, in place of the system's.
+    pub fn at(&self, ca: Option<&Path>) -> Result<At, String> {
+        match self {
+            Self::Plain(addr) => Ok(At::Plain(*addr)),
+            Self::Tls { name, port } => {
+                let read = |file: &Path| {
+                    std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))
+                };
+                let tls = Client::new(ca.map(read).transpose()?.as_deref())?;
+                Ok(At::Tls { dial: format!("{name}:{port}"), name: name.clone(), tls })
+            }
+        }
+    }
+}
+
+impl At {
+    /// In the same way the API of another node; none if it has no such door.
+    pub fn of(&self, node: &NodeView, view: &View) -> Option<Self> {
+        match self {
+            Self::Plain(_) => Some(Self::Plain(node.doors.at(Door::Api))),
+            Self::Tls { name, tls, .. } => {
+                let dial = node.doors.get(Door::ApiTls)?.to_string();
+                // By its own certificate a node has its own name; those of files are the same on all.
+                let name = if name.eq_ignore_ascii_case(&view.me) { &node.name } else { name };
+                Some(Self::Tls { dial, name: name.clone(), tls: tls.clone() })
+            }
+        }
+    }
+
+    fn host(&self) -> String {
+        match self {
+            Self::Plain(addr) => addr.to_string(),
+            Self::Tls { dial, name, .. } => {
+                let port = dial.rsplit_once(':').map_or("", |(_, port)| port);
+                format!("{name}:{port}")
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>, String> {
+        match self {
+            Self::Plain(addr) => Ok(Box::new(TcpStream::connect(addr).await.map_err(|e| e.to_string())?)),
+            Self::Tls { dial, name, tls } => Ok(Box::new(tls.connect(dial, name).await?)),
+        }
+    }
+}
+
+impl PartialEq for At {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain(one), Self::Plain(other)) => one == other,
+            (Self::Tls { dial: one, .. }, Self::Tls { dial: other, .. }) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(addr) => addr.fmt(f),
+            Self::Tls { dial, .. } => write!(f, "https://{dial}"),
+        }
+    }
+}
+
+/// A connection, with TLS or without.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub struct Reply {
     pub status: u16,
@@ -108,7 +228,7 @@ impl Api {
     fn unreachable(&self, why: &str) -> String {
         format!(
             "cannot reach the node at {}: {why}\n  is it running? start one with `coppice up`, or name another with --api HOST:PORT",
-            self.addr
+            self.at
         )
     }
 
@@ -123,12 +243,12 @@ impl Api {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let stream = TcpStream::connect(self.addr).await.map_err(|e| self.unreachable(&e.to_string()))?;
+        let stream = self.at.connect().await.map_err(|e| self.unreachable(&e))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|e| self.unreachable(&e.to_string()))?;
         let connection = tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", self.addr.to_string());
+        let mut request = Request::builder().method(method).uri(path).header("host", self.at.host());
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -197,5 +317,36 @@ impl Reply {
             .ok()
             .and_then(|v| v.get("error").and_then(|e| e.as_str()).map(str::to_owned));
         Err(error.unwrap_or_else(|| format!("HTTP {}: {}", self.status, String::from_utf8_lossy(&self.body).trim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_is_an_address_or_a_name_with_tls() {
+        let tls = |name: &str, port| Ok(ApiUrl::Tls { name: name.to_owned(), port });
+        for (text, expect) in [
+            ("127.0.0.1:7070", Ok(ApiUrl::Plain("127.0.0.1:7070".parse().unwrap()))),
+            ("http://127.0.0.1:7070/", Ok(ApiUrl::Plain("127.0.0.1:7070".parse().unwrap()))),
+            ("https://n1", tls("n1", 7443)),
+            ("https://api.example.org:9000/", tls("api.example.org", 9000)),
+            ("https://[::1]:9000", tls("[::1]", 9000)),
+        ] {
+            assert_eq!(text.parse(), expect, "{text}");
+        }
+        for wrong in [
+            "localhost:7070",
+            "https://",
+            "https://a:b",
+            "https://a/v1",
+            "https://me@a",
+            "ftp://a:1",
+            "https://a:70700",
+        ] {
+            let why = wrong.parse::<ApiUrl>().unwrap_err();
+            assert!(why.contains("https://NAME:PORT"), "{wrong}: {why}");
+        }
     }
 }

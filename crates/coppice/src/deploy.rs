@@ -119,7 +119,7 @@ async fn roll_out(api: &Api, how: &FollowArgs, wish: Wish, service: String) -> R
     let told = Told { json: how.json, service };
     let body = serde_json::to_string(&wish).map_err(|e| e.to_string())?;
     let reply = api.post("/v1/deploy", "", body).await?.json()?;
-    told.follow(&how.node.reader(), &reply, how.no_wait).await
+    told.follow(&how.node.reader()?, &reply, how.no_wait).await
 }
 
 /// The services that a folder's declaration has, or one of them, in the order in which they are rolled out.
@@ -138,11 +138,11 @@ pub async fn rollback(args: RollbackArgs) -> Result<(), String> {
     let to = args.to.map_or_else(String::new, |to| format!("?to={to}"));
     let reply =
         args.how.node.operator()?.post(&format!("/v1/services/{}/rollback{to}", args.service), "", "").await?.json()?;
-    told.follow(&args.how.node.reader(), &reply, args.how.no_wait).await
+    told.follow(&args.how.node.reader()?, &reply, args.how.no_wait).await
 }
 
 pub async fn versions(args: VersionsArgs) -> Result<(), String> {
-    let service = service(&args.node.reader(), &args.service).await?;
+    let service = service(&args.node.reader()?, &args.service).await?;
     if args.json {
         say!("{}", serde_json::to_string(&service.versions).map_err(|e| e.to_string())?);
         return Ok(());

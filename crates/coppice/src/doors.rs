@@ -221,7 +221,7 @@ pub struct Hall {
 }
 
 impl Hall {
-    /// For namespaces: the same as services have; in place of one that is signed by itself the node's own.
+    /// For namespaces and the API: the same as services have; in place of one that is signed by itself the node's own.
     fn certificates(&self) -> &Arc<Certs> {
         if self.has_files { &self.tls } else { &self.own }
     }
@@ -236,7 +236,8 @@ async fn serve(door: Door, socket: TcpListener, hall: &Hall) -> io::Result<()> {
             let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
             edge::http::serve_with(socket, view, dial, meter, Arc::clone(&hall.desk) as _, config).await
         }
-        Door::Api => edge::api::serve(socket, hall.api.clone()).await,
+        Door::Api => edge::api::serve(socket, hall.api.clone(), None).await,
+        Door::ApiTls => edge::api::serve(socket, hall.api.clone(), Some(Arc::clone(hall.certificates()))).await,
         Door::RespTls => {
             let acceptor = hall.certificates().acceptor_of(&[]).map_err(io::Error::other)?;
             let stop = edge::closing::closes(hall.view.clone(), Arc::clone(&hall.meter));

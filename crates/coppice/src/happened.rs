@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use node::Door;
 use node::view::{EventView, NodeState, View};
 
 use crate::client::Api;
@@ -43,7 +42,7 @@ Each node keeps the last 200 in memory: one that restarted begins anew, and what
 pub async fn events(args: EventsArgs) -> Result<(), String> {
     let mut shown = Shown::default();
     loop {
-        match gather(&args.node.reader()).await {
+        match gather(&args.node.reader()?).await {
             Ok(events) => {
                 for event in shown.new_ones(events) {
                     tell(&event, args.json);
@@ -64,7 +63,8 @@ pub async fn events(args: EventsArgs) -> Result<(), String> {
 async fn gather(api: &Api) -> Result<Vec<EventView>, String> {
     let first = view(api.clone()).await?;
     let others = first.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != first.me);
-    let others = join_all(others.map(|n| view(Api { addr: n.doors.at(Door::Api), token: api.token.clone() }))).await;
+    let others = others.filter_map(|n| Some(Api { at: api.at.of(n, &first)?, token: api.token.clone() }));
+    let others = join_all(others.map(view)).await;
     // One that does not answer now has told others what matters.
     let views = std::iter::once(first).chain(others.into_iter().flatten());
     let mut all: Vec<EventView> = views.flat_map(|view| view.events).map(Arc::unwrap_or_clone).collect();

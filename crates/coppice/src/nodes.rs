@@ -3,14 +3,12 @@
 //! Only one is ever asked to end at a time, and a node that was asked comes back without us: this may be interrupted at
 //! any moment.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use node::Door;
 use node::view::{CloneState, CloneView, NodeState, NodeView, ServiceView, View};
 use serde_json::json;
 
-use crate::client::Api;
+use crate::client::{Api, At};
 use crate::operate::NodeArgs;
 use crate::plain::say;
 
@@ -151,21 +149,21 @@ fn rolling_order(view: &View) -> Vec<String> {
 /// Asks any node that answers: the one that was named may be the one that restarts.
 struct Cluster {
     token: Option<String>,
-    apis: Vec<SocketAddr>,
+    apis: Vec<At>,
     json: bool,
 }
 
 impl Cluster {
     fn new(node: &NodeArgs, json: bool) -> Result<Self, String> {
         let api = node.operator()?;
-        Ok(Self { token: api.token, apis: vec![api.addr], json })
+        Ok(Self { token: api.token, apis: vec![api.at], json })
     }
 
     /// What the first node that answers sees. Addresses of others are remembered.
     async fn view(&mut self) -> Result<View, String> {
         let mut problem = String::new();
         for at in 0..self.apis.len() {
-            let api = Api { addr: self.apis[at], token: self.token.clone() };
+            let api = Api { at: self.apis[at].clone(), token: self.token.clone() };
             match api.get("/v1/status").await.and_then(|reply| reply.json()) {
                 Ok(json) => {
                     let view: View = serde_json::from_value(json)
@@ -174,9 +172,9 @@ impl Cluster {
                     if view.nodes.iter().any(|n| n.name == view.me && n.leaving.is_some()) && self.apis.len() > 1 {
                         continue;
                     }
-                    let others =
-                        view.nodes.iter().filter(|n| n.state == NodeState::Live).map(|n| n.doors.at(Door::Api));
-                    let new: Vec<SocketAddr> = others.filter(|api| !self.apis.contains(api)).collect();
+                    let others = view.nodes.iter().filter(|n| n.state == NodeState::Live);
+                    let others = others.filter_map(|n| api.at.of(n, &view));
+                    let new: Vec<At> = others.filter(|api| !self.apis.contains(api)).collect();
                     self.apis.extend(new);
                     // Who answered is asked first from now on.
                     self.apis.swap(0, at);
@@ -198,8 +196,8 @@ impl Cluster {
     /// Asks the first node that answers to do `what` with the node of this name.
     async fn ask(&self, name: &str, what: &str) -> Result<(), String> {
         let mut problem = String::new();
-        for addr in &self.apis {
-            let api = Api { addr: *addr, token: self.token.clone() };
+        for at in &self.apis {
+            let api = Api { at: at.clone(), token: self.token.clone() };
             match api.post(&format!("/v1/nodes/{name}/{what}"), "", "").await {
                 Ok(reply) => return reply.json().map(|_| ()),
                 Err(why) => problem = why,
@@ -358,11 +356,18 @@ impl Cluster {
     /// Knows where the others are, and does not ask this one.
     async fn apis_but(&mut self, name: &str) -> Result<(), String> {
         let view = self.view().await?;
-        let its = view.nodes.iter().find(|n| n.name == name).map(|n| n.doors.at(Door::Api));
-        if self.apis.len() > 1 {
-            self.apis.retain(|api| Some(*api) != its);
+        if let Some(node) = view.nodes.iter().find(|n| n.name == name) {
+            self.leave_out(node, &view);
         }
         Ok(())
+    }
+
+    /// Asks this one no more, if there are others.
+    fn leave_out(&mut self, node: &NodeView, view: &View) {
+        let its = self.apis[0].of(node, view);
+        if self.apis.len() > 1 {
+            self.apis.retain(|api| Some(api) != its.as_ref());
+        }
     }
 
     async fn remove(&mut self, name: &str, force: bool) -> Result<(), String> {
@@ -404,8 +409,8 @@ impl Cluster {
                 Some(_) => (),
             }
         }
-        if self.apis.len() > 1 {
-            self.apis.retain(|api| *api != before.doors.at(Door::Api));
+        if let Ok(view) = self.view().await {
+            self.leave_out(&before, &view);
         }
         // One with an older program has not said so itself.
         if let Err(why) = self.ask(name, "remove?now=true&force=true").await {

@@ -91,7 +91,7 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
     let not_ours = |e| format!("the node's answer is of another version: {e}");
     match command {
         NsCommand::List(args) => {
-            let reply = args.node.reader().get("/v1/ns").await?;
+            let reply = args.node.reader()?.get("/v1/ns").await?;
             if args.json {
                 say!("{}", reply.text()?);
                 return Ok(());
@@ -116,7 +116,7 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
         NsCommand::Show(args) => {
             let (path, until) = (format!("/v1/ns/{}", name(&args.name)?), Instant::now() + ELECTED_WITHIN);
             let (reply, namespace) = loop {
-                let reply = args.node.reader().get(&path).await?;
+                let reply = args.node.reader()?.get(&path).await?;
                 let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
                 if is_led(&namespace) || Instant::now() >= until {
                     break (reply, namespace);

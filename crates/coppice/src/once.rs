@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 
-use cluster::Door;
 use node::View;
 use serde::Deserialize;
 
@@ -126,7 +125,8 @@ async fn at(asked: &Api, name: &str) -> Result<Api, String> {
     let found = view.nodes.iter().find(|node| node.name == name);
     let known = || view.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     let node = found.ok_or_else(|| format!("no node is named {name:?}; there are: {}", known()))?;
-    Ok(Api { addr: node.doors.at(Door::Api), token: asked.token.clone() })
+    let at = asked.at.of(node, &view).ok_or_else(|| format!("{name} has no API with TLS"))?;
+    Ok(Api { at, token: asked.token.clone() })
 }
 
 #[cfg(test)]

@@ -9,16 +9,19 @@ use clones::Size;
 use node::JoinTokenView;
 use node::view::View;
 
-use crate::client::Api;
+use crate::client::{Api, ApiUrl};
 use crate::plain::{complain, given, plain, said, say};
 use crate::{found, renew_token, status as text};
 
 /// Which node to talk to; any node of the cluster will do.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeArgs {
-    /// API of any node of the cluster
-    #[arg(long, env = "COPPICE_API", default_value = "127.0.0.1:7070")]
-    pub api: SocketAddr,
+    /// API of any node of the cluster: ADDRESS:PORT, or https://NAME:PORT where it has a door with TLS (`--api-tls`)
+    #[arg(long, env = "COPPICE_API", default_value = "127.0.0.1:7070", value_name = "ADDRESS:PORT|URL")]
+    pub api: ApiUrl,
+    /// With https://: certificates that are believed, PEM (`ca.pem` of a node's folder), in place of the system's
+    #[arg(long, env = "COPPICE_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Where the operator's token is: the folder of the node that founded the cluster (`init`), or of `up`
     #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
     pub dir: PathBuf,
@@ -132,9 +135,9 @@ pub struct TokenRevokeArgs {
 
 impl NodeArgs {
     /// With the operator's token, if there is one: it shows more.
-    pub fn reader(&self) -> Api {
+    pub fn reader(&self) -> Result<Api, String> {
         let token = self.token.clone().or_else(|| found::admin_token(&self.dir).ok());
-        Api { addr: self.api, token }
+        Ok(Api { at: self.api.at(self.ca.as_deref())?, token })
     }
 
     pub fn operator(&self) -> Result<Api, String> {
@@ -142,7 +145,7 @@ impl NodeArgs {
             Some(token) => token.clone(),
             None => found::admin_token(&self.dir)?,
         };
-        Ok(Api { addr: self.api, token: Some(token) })
+        Ok(Api { at: self.api.at(self.ca.as_deref())?, token: Some(token) })
     }
 }
 
@@ -259,7 +262,7 @@ pub async fn export(args: NodeArgs) -> Result<(), String> {
 }
 
 pub async fn status(args: StatusArgs) -> Result<(), String> {
-    let reply = args.node.reader().get("/v1/status").await?;
+    let reply = args.node.reader()?.get("/v1/status").await?;
     if args.json {
         say!("{}", reply.text()?);
         return Ok(());

@@ -7,7 +7,7 @@ use mail::{Account, Managed};
 use sdk::Linear;
 use serde_json::json;
 
-use crate::client::Api;
+use crate::client::{Api, At};
 use crate::operate::NodeArgs;
 use crate::plain::say;
 use crate::size::Size;
@@ -188,7 +188,10 @@ async fn alias(command: AliasCommand) -> Result<(), String> {
 pub async fn accounts(api: &Api) -> Result<Managed, String> {
     let reply = api.get(&format!("/v1/ns/{}/token", mail::ACCOUNTS)).await?.json()?;
     let token = reply["token"].as_str().ok_or("the node's answer has no token")?;
-    let node = sdk::Node::at([api.addr]).map_err(|e| e.to_string())?;
+    let At::Plain(addr) = api.at else {
+        return Err("accounts are kept over a plain API: --api ADDRESS:PORT, on a node's own machine".to_owned());
+    };
+    let node = sdk::Node::at([addr]).map_err(|e| e.to_string())?;
     Ok(Managed::new(Linear::new(node, mail::ACCOUNTS, token)))
 }
 

@@ -77,7 +77,7 @@ struct Before {
 pub async fn explain(args: ExplainArgs) -> Result<(), String> {
     let url = if args.url.contains("://") { args.url.clone() } else { format!("http://{}", args.url) };
     let wish = serde_json::json!({"url": url, "method": args.method, "headers": args.header, "client": args.client});
-    let reply = args.node.reader().post("/v1/route/explain", "", wish.to_string()).await?;
+    let reply = args.node.reader()?.post("/v1/route/explain", "", wish.to_string()).await?;
     if args.json {
         say!("{}", reply.json()?);
         return Ok(());

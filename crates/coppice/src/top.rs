@@ -40,7 +40,7 @@ pub struct TopArgs {
 
 /// Draws until it is ended. A node that does not answer is told in the page's place, as it may be about to come back.
 pub async fn top(args: TopArgs) -> Result<(), String> {
-    let api = args.node.reader();
+    let api = args.node.reader()?;
     let is_terminal = std::io::stdout().is_terminal();
     let mut drawn = 0u32;
     loop {

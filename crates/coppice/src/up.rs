@@ -14,7 +14,7 @@ use node::view::{CloneState, NodeState, NodeView, View};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::client::Api;
+use crate::client::{Api, At};
 use crate::demo::{self, Demo};
 use crate::doors::{self, DoorPorts};
 use crate::events::{Told, UpEvent};
@@ -227,7 +227,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward], told: Told) -> Result<UpEve
         }
     }
     for ward in wards.iter_mut() {
-        ready(&Api { addr: args.doors(ward.host).at(Door::Api), token: None }, ward).await?;
+        ready(&Api { at: At::Plain(args.doors(ward.host).at(Door::Api)), token: None }, ward).await?;
     }
     wards.sort_by_key(|ward| ward.index);
     // The demo comes when all nodes are there, so that its clones are spread from the start.
@@ -343,7 +343,7 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
 /// The API of this node with the operator's token.
 fn operator(args: &UpArgs, host: IpAddr) -> Result<Api, String> {
     let token = found::admin_token(&args.dir)?;
-    Ok(Api { addr: args.doors(host).at(Door::Api), token: Some(token) })
+    Ok(Api { at: At::Plain(args.doors(host).at(Door::Api)), token: Some(token) })
 }
 
 /// Waits until a node answers and has the declaration, or says why it does not.
@@ -381,7 +381,7 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
         let views =
             join_all(
                 wards.iter().map(|w| {
-                    let api = Api { addr: args.doors(w.host).at(Door::Api), token: Some(token.clone()) };
+                    let api = Api { at: At::Plain(args.doors(w.host).at(Door::Api)), token: Some(token.clone()) };
                     async move {
                         api.get("/v1/status").await.ok().and_then(|r| serde_json::from_slice::<View>(&r.body).ok())
                     }

@@ -379,7 +379,7 @@ impl Meter {
         match door {
             node::Door::Http | node::Door::Https => Some(&self.http),
             node::Door::Resp | node::Door::RespTls => Some(&self.resp),
-            node::Door::Api | node::Door::Peer => None,
+            node::Door::Api | node::Door::ApiTls | node::Door::Peer => None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is. Beside the files there are
 //! the certificates of the cluster (`tls/shared.rs`).
 
+mod client;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+pub use client::Client;
 pub use shared::{Shared, checked};
 
 pub const H2: &[u8] = b"h2";

@@ -136,14 +136,22 @@ impl Authority {
         let request = CertificateSigningRequestParams::from_der(&request.into()).map_err(failed("request"))?;
         let key = KeyPair::from_pem(&self.key_pem).map_err(failed("key of the authority"))?;
         let issuer = Issuer::from_ca_cert_pem(&self.cert_pem, key).map_err(failed("certificate of the authority"))?;
-        let mut params = CertificateParams::new(vec![cluster_host(cluster), node_host(node, cluster)])
-            .map_err(failed("names of the node"))?;
+        let mut names = vec![cluster_host(cluster), node_host(node, cluster)];
+        // By its own name clients reach its doors. A name with a dot could be another node's or cluster's of the two above.
+        names.extend(is_label(name).then(|| name.to_ascii_lowercase()));
+        let mut params = CertificateParams::new(names).map_err(failed("names of the node"))?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, life);
         sign_params(&params, &request.public_key, &issuer)
     }
+}
+
+/// One label of a host name.
+fn is_label(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 fn sign_params(

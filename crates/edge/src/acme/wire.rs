@@ -1,22 +1,17 @@
 //! One request to a directory and its answer: HTTP/1.1 over TLS, a connection each, bounded in time and size. Whoever answers is believed
 //! if his certificate is signed by the system's roots, or by those that are declared for him.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::{ANSWER_BYTES_MAX, ANSWER_WITHIN, Failed, SAID_CHARS_MAX};
+use crate::tls::Client;
 
-pub struct Wire(TlsConnector);
+pub struct Wire(Client);
 
 #[derive(Debug)]
 pub struct Reply {
@@ -29,27 +24,7 @@ impl Wire {
     /// # Errors
     /// What is declared is no certificate, or the system has no roots.
     pub fn new(ca: Option<&str>) -> Result<Self, Failed> {
-        let mut roots = RootCertStore::empty();
-        match ca {
-            Some(pem) => {
-                for root in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                    let root = root.map_err(|e| Failed::new(format!("ca is not a certificate in PEM: {e}")))?;
-                    roots.add(root).map_err(|e| Failed::new(format!("ca is not a certificate: {e}")))?;
-                }
-            }
-            None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
-        }
-        if roots.is_empty() {
-            let why =
-                "the system has no root certificates (Debian: ca-certificates); `ca` of the declaration may have some";
-            return Err(Failed::new(why));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-            .map_err(|e| Failed::new(e.to_string()))?;
-        let config = config.with_root_certificates(roots).with_no_client_auth();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        Client::new(ca).map(Self).map_err(Failed::new)
     }
 
     pub async fn get(&self, url: &str) -> Result<Reply, Failed> {
@@ -77,9 +52,7 @@ impl Wire {
         };
         let (at, bare) = (host_of(url), host.trim_matches(['[', ']']));
         let failed = |e: &dyn std::fmt::Display| Failed::new(format!("cannot reach {at}: {e}"));
-        let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await.map_err(|e| failed(&e))?;
-        let name = ServerName::try_from(bare.to_owned()).map_err(|e| failed(&e))?;
-        let stream = self.0.connect(name, stream).await.map_err(|e| failed(&e))?;
+        let stream = self.0.connect((bare, uri.port_u16().unwrap_or(443)), bare).await.map_err(|e| failed(&e))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
         let connection = Ended(tokio::spawn(connection));

@@ -41,7 +41,7 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
 
 fn admit(api: &Api, view: &View, request: &Request) -> Result<(), Problem> {
     let (headers, path, visitor) = (request.headers(), request.uri().path(), request.extensions().get::<Visitor>());
-    check_host(headers, request.uri(), view, visitor.map(Visitor::to))?;
+    check_host(headers, request.uri(), view, visitor)?;
     check_site(headers, request.method())?;
     if let Some(visitor) = visitor {
         visitor.asks(path, headers, view)?;
@@ -72,8 +72,9 @@ fn basic_is_bearer(request: &mut Request) {
     }
 }
 
-/// `own` is the node's address that the request came to, if it came by a connection.
-fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, own: Option<IpAddr>) -> Result<(), Problem> {
+/// `visitor` has the node's address that the request came to, if it came by a connection.
+fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, visitor: Option<&Visitor>) -> Result<(), Problem> {
+    let own = visitor.map(Visitor::to);
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::wrong("one Host header is needed"));
@@ -91,13 +92,15 @@ fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, own: Option<IpAddr>) 
             || name.eq_ignore_ascii_case("localhost")
             || name.eq_ignore_ascii_case(&view.me)
             || view.nodes.iter().any(|node| name.eq_ignore_ascii_case(&node.name))
+            || visitor.is_some_and(|visitor| visitor.is_certified(name))
     };
     // An absolute target must not say something else than the header.
     if names_us(without_port(host)) && uri.host().is_none_or(names_us) {
         return Ok(());
     }
     Err(Problem::forbidden(format!(
-        "{host:?} is not a name of this node: use its address, localhost or {0:?}; \
+        "{host:?} is not a name of this node: use its address, localhost or {0:?}, \
+         over TLS also the names of its certificates; \
          where it is reached by another address (NAT, a forwarded port), send `Host: {0}`",
         view.me
     )))

@@ -38,9 +38,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use node::{Answer, Ask, View};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch as channel};
+use tokio::time::timeout;
 
-use crate::tls::Pem;
+use crate::http::limits::HANDSHAKE_TIME;
+use crate::tls::{Certs, Pem};
 use crate::{Functions, Meter};
 
 mod address;
@@ -80,7 +83,7 @@ pub use places::Room;
 pub use problem::Problem;
 pub use shown::Sight;
 
-use places::{Door, Streams};
+use places::{Door, Streams, Visitor};
 
 /// How the node is asked, from any thread.
 pub trait Backend: Send + Sync + 'static {
@@ -253,21 +256,30 @@ async fn openapi() -> impl axum::response::IntoResponse {
 
 const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 
-/// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime.
-pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Result<()> {
-    serve_with(listener, router, Room::default()).await
+/// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime. With certificates, TLS is
+/// spoken and nothing else, and their names count as the node's.
+///
+/// # Errors
+/// As said.
+pub async fn serve(listener: std::net::TcpListener, router: Router, certs: Option<Arc<Certs>>) -> io::Result<()> {
+    serve_with(listener, router, Room::default(), certs).await
 }
 
 /// [`serve`] with room for more or fewer.
 ///
 /// # Errors
 /// As [`serve`].
-pub async fn serve_with(listener: std::net::TcpListener, router: Router, room: Room) -> io::Result<()> {
+pub async fn serve_with(
+    listener: std::net::TcpListener,
+    router: Router,
+    room: Room,
+    certs: Option<Arc<Certs>>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let door = Door::new(room);
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
+    let acceptor = certs.as_ref().map(|certs| certs.acceptor_of(&[b"http/1.1"])).transpose();
+    let acceptor = acceptor.map_err(io::Error::other)?;
+    let door = Door::new(room, certs);
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -281,21 +293,38 @@ pub async fn serve_with(listener: std::net::TcpListener, router: Router, room: R
         let Ok(to) = stream.local_addr() else { continue };
         let visitor = door.enter(from.ip(), to.ip());
         let _ = stream.set_nodelay(true);
-        let (router, with) = (router.clone(), visitor.clone());
-        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(with.clone());
-            TowerToHyperService::new(router.clone()).call(request)
-        });
-        let connection = http.serve_connection(TokioIo::new(stall::Stall::new(stream)), service);
+        let (router, acceptor) = (router.clone(), acceptor.clone());
         tokio::spawn(async move {
+            let talk = async {
+                let Some(acceptor) = acceptor else { return answer(stream, &visitor, router).await };
+                match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => answer(stream, &visitor, router).await,
+                    Ok(Err(error)) => tracing::debug!(%error, peer = %from.ip(), "api: TLS was not agreed on"),
+                    Err(_) => tracing::debug!(peer = %from.ip(), "api: TLS was not agreed on in time"),
+                }
+            };
             tokio::select! {
-                // It ends in an error whenever a client goes away; that is no news.
-                _ = connection => (),
-                // Over the limit it is closed at once: better than a queue nobody sees.
+                () = talk => (),
+                // Over the limit it is closed at once, also in its handshake: better than a queue nobody sees.
                 () = visitor.gone() => (),
             }
         });
     }
+}
+
+/// All requests of a connection.
+async fn answer<S>(stream: S, visitor: &Visitor, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(visitor.clone());
+        TowerToHyperService::new(router.clone()).call(request)
+    });
+    // It ends in an error whenever a client goes away; that is no news.
+    let _ = http.serve_connection(TokioIo::new(stall::Stall::new(stream)), service).await;
 }
 
 #[cfg(test)]

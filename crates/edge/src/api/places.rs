@@ -16,6 +16,7 @@ use node::View;
 
 use super::limits::*;
 use super::{Problem, guard};
+use crate::tls::Certs;
 
 /// Whose a place is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,6 +52,8 @@ pub struct Door {
     strangers: Arc<Crowd<Who>>,
     probes: Arc<Crowd<Who>>,
     known: Arc<Crowd<Who>>,
+    /// Of a door with TLS.
+    certs: Option<Arc<Certs>>,
 }
 
 /// One connection. Its requests have it with them.
@@ -78,12 +81,13 @@ enum Kind {
 }
 
 impl Door {
-    pub fn new(room: Room) -> Arc<Self> {
+    pub fn new(room: Room, certs: Option<Arc<Certs>>) -> Arc<Self> {
         Arc::new(Self {
             silent: Crowd::of_strangers(room.silent),
             strangers: Crowd::of_strangers(room.strangers),
             probes: Crowd::of_strangers(room.probes),
             known: Crowd::new(room.known),
+            certs,
         })
     }
 
@@ -105,6 +109,11 @@ impl Door {
 impl Visitor {
     pub fn to(&self) -> IpAddr {
         self.0.to.to_canonical()
+    }
+
+    /// It came by TLS, and this is a name that its door has a certificate for: no stranger's page can bear it.
+    pub fn is_certified(&self, name: &str) -> bool {
+        self.0.door.certs.as_ref().is_some_and(|certs| certs.has(name))
     }
 
     pub fn is_here(&self) -> bool {

@@ -6,19 +6,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::limits::STALL_TIME_MAX;
 
-pub struct Stall {
-    stream: TcpStream,
+pub struct Stall<S> {
+    stream: S,
     /// Runs while the client takes nothing.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stall {
-    pub fn new(stream: TcpStream) -> Self {
+impl<S> Stall<S> {
+    pub fn new(stream: S) -> Self {
         Self { stream, timer: None }
     }
 
@@ -33,13 +32,13 @@ impl Stall {
     }
 }
 
-impl AsyncRead for Stall {
+impl<S: AsyncRead + Unpin> AsyncRead for Stall<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Stall {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, written)
@@ -71,7 +70,7 @@ impl AsyncWrite for Stall {
 mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_let_go_after_a_while() {

@@ -647,7 +647,7 @@ fn it_is_served_over_a_socket() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (_toy, router) = toy(vec![]);
-        let server = tokio::spawn(serve(listener, router));
+        let server = tokio::spawn(serve(listener, router, None));
         let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
         let request = format!("GET /readyz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();

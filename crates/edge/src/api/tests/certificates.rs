@@ -36,7 +36,7 @@ async fn asked(router: &Router, from: &str, to: &str, headers: &[(&str, &str)]) 
     let mut request = request(PATH, headers, "");
     let [from, to]: [IpAddr; 2] = [from, to].map(|ip| ip.parse().unwrap());
     request.headers_mut().insert("host", to.to_string().parse().unwrap());
-    request.extensions_mut().insert(Door::new(Room::default()).enter(from, to));
+    request.extensions_mut().insert(Door::new(Room::default(), None).enter(from, to));
     let response = call(router, request).await;
     let etag = response.headers().get("etag").map_or("", |tag| tag.to_str().unwrap()).to_owned();
     let status = response.status().as_u16();
