@@ -1,6 +1,5 @@
 //! Commands that talk to a running node: apply, diff, export, scale, remove, disable, enable, status, token.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
