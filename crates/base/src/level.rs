@@ -59,6 +59,7 @@
 //!
 //! Level 9:
 //!
+//! - a service's token may follow from a salt besides the operator's (`node/src/renewed.rs`)
 //! - services have `limits` and `user` (`clones/src/bounds.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

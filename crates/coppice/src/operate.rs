@@ -110,7 +110,7 @@ pub enum TokenCommand {
     List(TokenListArgs),
     /// End a join token
     Revoke(TokenRevokeArgs),
-    /// Make the operator's token, or a namespace's, anew; the one before opens for a while longer
+    /// Make the token of the operator, a namespace or a service anew; the one before opens for a while longer
     #[command(after_help = renew_token::MORE)]
     Renew(renew_token::RenewArgs),
 }

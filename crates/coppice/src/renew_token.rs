@@ -1,4 +1,4 @@
-//! `coppice token renew`: another token for the operator or a namespace, with the one before open for a while longer. The operator's is made
+//! `coppice token renew`: another token for the operator, a namespace or a service, with the one before open for a while longer. The operator's is made
 //! here and is in a file before any node hears of it, so that nobody is shut out by an answer that got lost.
 
 use std::fs;
@@ -18,6 +18,7 @@ Examples:
   coppice token renew operator
   coppice token renew operator --keep 0s        it has leaked
   coppice token renew ns carts --keep 1d
+  coppice token renew service shop              its clones alone; they restart in turn
 
 The token before opens for as long as --keep says, and nothing after that. Nodes go on; clones that are given the token
 restart in turn. The operator's new token takes the place of the old one in the folder of --dir; `coppice ns token`
@@ -35,11 +36,21 @@ enum WhoseArgs {
     Operator(HowArgs),
     /// A namespace's
     Ns(NsArgs),
+    /// A service's alone, with which its clones reach each other
+    Service(ServiceArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct NsArgs {
     /// The namespace
+    name: String,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct ServiceArgs {
+    /// The service
     name: String,
     #[command(flatten)]
     how: HowArgs,
@@ -62,15 +73,28 @@ pub async fn renew(args: RenewArgs) -> Result<(), String> {
         WhoseArgs::Operator(how) => operator(&how).await,
         WhoseArgs::Ns(NsArgs { name, how }) => {
             ns::name(&name)?;
-            let wish = json!({"of": "namespace", "name": name, "keep_ms": how.keep}).to_string();
-            let reply = how.node.operator()?.post(PATH, "", wish).await?;
-            tell_changes(&good(&reply)?, how.json, "");
+            made_by_node("namespace", &name, &how).await?;
             if !how.json {
                 say!("`coppice ns token {}` shows the new one", plain(&name));
             }
             Ok(())
         }
+        WhoseArgs::Service(ServiceArgs { name, how }) => {
+            made_by_node("service", &name, &how).await?;
+            if !how.json {
+                say!("clones of {} get it anew", plain(&name));
+            }
+            Ok(())
+        }
     }
+}
+
+/// One that the node makes, and nobody is shown here.
+async fn made_by_node(of: &str, name: &str, how: &HowArgs) -> Result<(), String> {
+    let wish = json!({"of": of, "name": name, "keep_ms": how.keep}).to_string();
+    let reply = how.node.operator()?.post(PATH, "", wish).await?;
+    tell_changes(&good(&reply)?, how.json, "");
+    Ok(())
 }
 
 async fn operator(how: &HowArgs) -> Result<(), String> {

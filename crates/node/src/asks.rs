@@ -144,6 +144,7 @@ impl What {
         let text = match self {
             Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
             Self::Certificate { .. } => return agreed < certificates::LEVEL,
+            Self::RenewToken { wish, .. } => return wish.is_of_service() && agreed < renewed::LEVEL_SALT,
             Self::Apply { text, .. } => Some(text),
             Self::Deploy { wish, .. } => wish.declaration.as_ref(),
             _ => None,
@@ -387,6 +388,9 @@ impl Node {
         match what {
             What::SetSecret { .. } => self.need("secrets", LEVEL_SECRETS)?,
             What::Certificate { .. } => self.need("certificates of the cluster", certificates::LEVEL)?,
+            What::RenewToken { wish, .. } if wish.is_of_service() => {
+                self.need("renewed tokens of services", renewed::LEVEL_SALT)?;
+            }
             _ => (),
         }
         match what {

@@ -23,7 +23,7 @@ use toml::Spanned;
 use crate::limits::FORMERS_MAX;
 use crate::mistakes::mistakes;
 use crate::numbers::Giver;
-use crate::{acme, deploy, facts, runs, secrets};
+use crate::{acme, deploy, facts, renewed, runs, secrets};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -314,6 +314,7 @@ pub(crate) fn remove_service(now: &Declared, name: &str, diff: &mut Diff) {
     let (records, lines) = secrets::gone_with(now, name);
     diff.change.removes.extend(records);
     diff.change.removes.extend(runs::gone_with(now, name));
+    diff.change.removes.extend(renewed::gone_with(now, name));
     diff.lines.extend(lines);
     let deployed = now.get(kind::DEPLOY, name).map(|_| (kind::DEPLOY.to_owned(), name.to_owned()));
     diff.change.removes.extend(deployed);
@@ -607,11 +608,12 @@ pub(crate) fn secret_name(namespace: &str) -> String {
     format!("ns/{namespace}")
 }
 
-/// With which a service's clones reach each other. It follows from the operator's token, so that every node knows it; that
-/// token does not follow from it. None if there is no operator's token.
-pub fn service_token(admin: &str, service: &str) -> Option<String> {
+/// With which a service's clones reach each other. It follows from the operator's token and a salt, if it was made anew since, so that
+/// every node knows it; neither follows from it. None if there is no operator's token.
+pub fn service_token(admin: &str, service: &str, salt: &str) -> Option<String> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, admin.as_bytes());
-    let tag = hmac::sign(&key, format!("coppice service {service}").as_bytes());
+    let blank = if salt.is_empty() { "" } else { " " };
+    let tag = hmac::sign(&key, format!("coppice service {service}{blank}{salt}").as_bytes());
     (!admin.is_empty()).then(|| crate::asks::hex(&tag.as_ref()[..16]))
 }
 

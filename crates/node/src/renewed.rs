@@ -1,6 +1,7 @@
 //! Tokens that are made anew, when one may have leaked: the operator's and those of namespaces. The one before opens for a while longer,
 //! so that programs can be told the new one, and then nothing. Each node looks at its own clock for that: no change is needed when the
-//! while is over. Tokens of services follow from the operator's and change with it. (Join tokens: `tokens.rs`.)
+//! while is over. Tokens of services follow from the operator's and change with it; one that is to change alone gets a salt. (Join
+//! tokens: `tokens.rs`.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +23,14 @@ use crate::node::Node;
 pub enum Whose {
     Operator,
     Namespace(String),
+    Service(String),
 }
 
 /// What is wished.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Renewal {
     pub whose: Whose,
-    /// The new one.
+    /// The new one; of a service the salt that it follows from.
     pub token: Private,
     /// How long the one before opens, milliseconds.
     pub keep_ms: u64,
@@ -60,11 +62,18 @@ struct Former {
     next: String,
 }
 
+impl Renewal {
+    pub(crate) fn is_of_service(&self) -> bool {
+        matches!(self.whose, Whose::Service(_))
+    }
+}
+
 impl Whose {
     fn record(&self) -> String {
         match self {
             Self::Operator => format!("{FORMER}operator"),
             Self::Namespace(name) => format!("{FORMER}ns/{name}"),
+            Self::Service(name) => format!("{FORMER}service/{name}"),
         }
     }
 
@@ -72,6 +81,7 @@ impl Whose {
         match self {
             Self::Operator => "operator".to_owned(),
             Self::Namespace(name) => format!("namespace {name}"),
+            Self::Service(name) => format!("service {name}"),
         }
     }
 }
@@ -91,6 +101,7 @@ pub(crate) fn renew(now: &Declared, wish: &Renewal, wall_ms: u64) -> Result<Diff
         return Err(format!("the token before may open for {most} at most, not for {}", span_text(*keep_ms)));
     }
     let mut change = Change { expect: Some(now.version), ..Change::default() };
+    let mut is = token.to_owned();
     let before = match whose {
         Whose::Operator => {
             change.puts.push((kind::SECRET.into(), ADMIN.into(), token.as_bytes().to_vec().into()));
@@ -108,15 +119,27 @@ pub(crate) fn renew(now: &Declared, wish: &Renewal, wall_ms: u64) -> Result<Diff
             change.puts.push((kind::SECRET.into(), declared::secret_name(name), json(&secret)));
             before
         }
+        Whose::Service(name) => {
+            let admin = declared::text(now, kind::SECRET, ADMIN);
+            let salted = |salt: &str| declared::service_token(&admin, name, salt);
+            let before = now.get(kind::SERVICE, name).and_then(|_| salted(&salt(now, name)));
+            let (Some(before), Some(new)) = (before, salted(token)) else {
+                let all = now.of_kind(kind::SERVICE).map(|(name, _)| name);
+                return Err(format!("there is no service {name:?}; declared are: {}", listed(all)));
+            };
+            change.puts.push((kind::SECRET.into(), salt_name(name), token.as_bytes().to_vec().into()));
+            is = new;
+            before
+        }
     };
     // Who was not told how the first try ended asks again.
-    if before == token {
+    if before == is {
         return Ok(Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } });
     }
     let record = whose.record();
     let is_there = now.get(kind::SECRET, &record).is_some();
     let opens = if *keep_ms > 0 {
-        let former = Former { token: before, until_ms: wall_ms.saturating_add(*keep_ms), next: mark(token) };
+        let former = Former { token: before, until_ms: wall_ms.saturating_add(*keep_ms), next: mark(&is) };
         change.puts.push((kind::SECRET.into(), record, json(&former)));
         format!("opens for {} more", span_text(*keep_ms))
     } else {
@@ -137,7 +160,7 @@ fn formers(now: &Declared, wall_ms: u64) -> (Formers, Vec<FormerTokenView>, Opti
     if let Some((token, until_ms)) = read(&Whose::Operator, &declared::text(now, kind::SECRET, ADMIN)) {
         shows(&Whose::Operator, until_ms);
         let services = now.of_kind(kind::SERVICE).map(|(name, _)| name);
-        let its = |name: &str| Some((name.to_owned(), declared::service_token(&token, name)?));
+        let its = |name: &str| Some((name.to_owned(), declared::service_token(&token, name, &salt(now, name))?));
         formers.services = services.filter_map(its).collect();
         formers.operator = Some(token);
     }
@@ -148,8 +171,34 @@ fn formers(now: &Declared, wall_ms: u64) -> (Formers, Vec<FormerTokenView>, Opti
             formers.namespaces.insert(name, token);
         }
     }
+    let admin = declared::text(now, kind::SECRET, ADMIN);
+    for (name, _) in now.of_kind(kind::SERVICE) {
+        let whose = Whose::Service(name.to_owned());
+        let is = declared::service_token(&admin, name, &salt(now, name)).unwrap_or_default();
+        // It was in use later than what would follow from the operator's token before.
+        if let Some((token, until_ms)) = read(&whose, &is) {
+            shows(&whose, until_ms);
+            formers.services.insert(name.to_owned(), token);
+        }
+    }
     let next = views.iter().map(|view| view.until_ms).min();
     (formers, views, next)
+}
+
+/// What a service's token follows from besides the operator's: empty as long as it was not made anew.
+pub(crate) fn salt(now: &Declared, service: &str) -> String {
+    declared::text(now, kind::SECRET, &salt_name(service))
+}
+
+fn salt_name(service: &str) -> String {
+    format!("{SALT}{service}")
+}
+
+/// Records that end with a service.
+pub(crate) fn gone_with(now: &Declared, service: &str) -> Vec<(String, String)> {
+    let names = [salt_name(service), Whose::Service(service.to_owned()).record()];
+    let there = names.into_iter().filter(|name| now.get(kind::SECRET, name).is_some());
+    there.map(|name| (kind::SECRET.to_owned(), name)).collect()
 }
 
 fn mark(token: &str) -> String {
@@ -178,6 +227,10 @@ impl Node {
 const ADMIN: &str = "admin";
 /// How records of those that open for a while longer begin among the secret ones.
 const FORMER: &str = "former/";
+/// ... and those of what tokens of services follow from.
+const SALT: &str = "salt/";
+/// The level from which a service's token may follow from more than the operator's: an older node would refuse it.
+pub(crate) const LEVEL_SALT: u32 = 9;
 
 #[cfg(test)]
 mod tests {
@@ -212,7 +265,7 @@ mod tests {
         assert_eq!(declared::text(&now, kind::SECRET, ADMIN), NEW);
         let (open, views, next) = formers(&now, 1_049);
         assert_eq!(open.operator.as_deref(), Some(OLD));
-        assert_eq!(open.services["shop"], declared::service_token(OLD, "shop").unwrap());
+        assert_eq!(open.services["shop"], declared::service_token(OLD, "shop", "").unwrap());
         assert_eq!((views, next), (vec![FormerTokenView { of: "operator".into(), until_ms: 1_050 }], Some(1_050)));
         assert_eq!(formers(&now, 1_050), (Formers::default(), vec![], None), "its while is over");
 
@@ -242,6 +295,34 @@ mod tests {
     }
 
     #[test]
+    fn a_services_token_changes_alone_and_with_the_operators() {
+        let shop = || Whose::Service("shop".into());
+        let is = |now: &Declared| {
+            let admin = declared::text(now, kind::SECRET, ADMIN);
+            declared::service_token(&admin, "shop", &salt(now, "shop")).unwrap()
+        };
+        let first = some();
+        let now = after(&first, &renew(&first, &wish(shop(), NEW, 1_000), 0).unwrap().change);
+        assert_ne!(is(&now), is(&first));
+        assert!(!is(&now).contains(NEW), "the salt is no token");
+        let (open, views, next) = formers(&now, 999);
+        assert_eq!(open.services["shop"], is(&first));
+        assert_eq!((&*views[0].of, open.operator, next), ("service shop", None, Some(1_000)));
+        assert_eq!(formers(&now, 1_000).0, Formers::default());
+        let again = renew(&now, &wish(shop(), NEW, 9_000), 5).unwrap();
+        assert!(again.lines.is_empty() && again.change.puts.is_empty(), "who asks again prolongs nothing");
+
+        // The operator's is made anew meanwhile: what opened last before that opens, not what was before.
+        let later = after(&now, &renew(&now, &wish(Whose::Operator, NEW, 2_000), 10).unwrap().change);
+        assert_eq!(formers(&later, 20).0.services["shop"], is(&now));
+        assert!(!crate::declared::export(&later).contains(&is(&later)));
+
+        let gone = crate::declared::diff(&now, "shop.toml", "", &[7; 32]).unwrap();
+        let left = after(&now, &gone.change);
+        assert!(left.of_kind(kind::SECRET).all(|(name, _)| !name.contains("shop")), "nothing is left of it");
+    }
+
+    #[test]
     fn what_is_no_token_is_refused_and_not_told() {
         let now = some();
         let long = format!("{NEW}00");
@@ -251,6 +332,8 @@ mod tests {
             (Whose::Operator, &*long, 1, "40 hexadecimal digits"),
             (Whose::Operator, NEW, u64::MAX, "7d at most"),
             (Whose::Namespace("other".into()), NEW, 1, "declared are: carts"),
+            (Whose::Service("other".into()), NEW, 1, "declared are: shop"),
+            (Whose::Service("shop".into()), "s3same", 1, "40 hexadecimal digits"),
         ] {
             let told = renew(&now, &wish(whose, token, keep_ms), 0).unwrap_err();
             assert!(told.contains(why) && !told.contains("s3same") && !told.contains(NEW), "{told}");

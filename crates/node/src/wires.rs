@@ -24,7 +24,7 @@ use crate::facts::{self, BrickReport, NodeReport};
 use crate::limits::{GROUPS_EVERY, LEADS_TOLD_MAX};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
-use crate::{Answer, Leaving, deploy, numbers, runs};
+use crate::{Answer, Leaving, deploy, numbers, renewed, runs};
 
 impl Node {
     pub(crate) fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
@@ -311,7 +311,9 @@ impl Node {
         };
         self.routed = services.iter().map(routed).collect();
         self.services = Arc::new(services.clone());
-        let token = |name: &String| Some((name.clone(), declared::service_token(&self.admin_token, name)?));
+        let declared = self.root.declared();
+        let salted = |name: &String| declared::service_token(&self.admin_token, name, &renewed::salt(declared, name));
+        let token = |name: &String| Some((name.clone(), salted(name)?));
         self.service_tokens = Arc::new(services.keys().filter_map(token).collect());
         let tokens = (*self.service_tokens).clone();
         let deployed = self.root.declared().of_kind(record::DEPLOY);

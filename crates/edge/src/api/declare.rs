@@ -170,11 +170,12 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>, headers: H
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum Of {
     Operator,
     Namespace,
+    Service,
 }
 
 #[derive(Deserialize)]
@@ -186,8 +187,8 @@ struct RenewalWish {
     token: Option<String>,
 }
 
-/// Body: `{"of": "operator", "token": "...", "keep_ms": n}` or `{"of": "namespace", "name": "...", "keep_ms": n}`. Answer as for `apply`: it
-/// has no token.
+/// Body: `{"of": "operator", "token": "...", "keep_ms": n}` or `{"of": "namespace", "name": "...", "keep_ms": n}`, or of a `service`. Answer
+/// as for `apply`: it has no token.
 pub async fn renew(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     guard::operator(&headers, &api.view())?;
     let body = whole(body, BODY_BYTES_MAX).await?;
@@ -195,9 +196,9 @@ pub async fn renew(State(api): State<Api>, headers: HeaderMap, body: Body) -> Re
     let wish: RenewalWish = serde_json::from_slice(&body).map_err(|_| Problem::wrong(RENEWAL_BODY))?;
     let (whose, token) = match wish {
         RenewalWish { of: Of::Operator, name: None, token: Some(token), .. } => (Whose::Operator, token),
-        RenewalWish { of: Of::Namespace, name: Some(name), token: None, .. } => {
+        RenewalWish { of: of @ (Of::Namespace | Of::Service), name: Some(name), token: None, .. } => {
             let token = entropy()?[..TOKEN_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
-            (Whose::Namespace(name), token)
+            (if of == Of::Service { Whose::Service(name) } else { Whose::Namespace(name) }, token)
         }
         _ => return Err(Problem::wrong(RENEWAL_BODY)),
     };
@@ -205,7 +206,7 @@ pub async fn renew(State(api): State<Api>, headers: HeaderMap, body: Body) -> Re
     change(&api, Ask::RenewToken(Renewal { whose, token, keep_ms: wish.keep_ms })).await
 }
 
-const RENEWAL_BODY: &str = "the body must be {\"of\": \"operator\", \"token\": \"...\", \"keep_ms\": n} or {\"of\": \"namespace\", \"name\": \"...\", \"keep_ms\": n}";
+const RENEWAL_BODY: &str = "the body must be {\"of\": \"operator\", \"token\": \"...\", \"keep_ms\": n} or {\"of\": \"namespace\" or \"service\", \"name\": \"...\", \"keep_ms\": n}";
 
 /// The token with which programs reach a namespace: `{"token": "..."}`.
 pub async fn namespace_token(

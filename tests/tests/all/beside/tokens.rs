@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::resp::{Resp, Word};
 use e2e::tools::Said;
-use e2e::{Up, wait_for};
+use e2e::{Up, http, wait_for};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -67,6 +67,8 @@ fn a_token_that_is_made_anew_opens_at_once_and_the_one_before_for_a_while() {
         _ => Ok(()),
     });
 
+    one_services_token_changes_alone(&up);
+
     let first = up.admin_token();
     up.coppice(&["token", "renew", "operator"]).good();
     let second = up.admin_token();
@@ -85,4 +87,34 @@ fn a_token_that_is_made_anew_opens_at_once_and_the_one_before_for_a_while() {
         assert_eq!(fs::read_to_string(&file).unwrap().trim(), third);
         assert!(!file.with_extension("token.new").exists());
     }
+}
+
+/// Clones reach each other with it: here a broadcast, at the node that was not asked.
+fn one_services_token_changes_alone(up: &Up) {
+    let bearer = |token: &str| format!("Bearer {token}");
+    let declared = "[service.shop]\nrun = [\"true\"]\nclones = 0\n[service.till]\nrun = [\"true\"]\nclones = 0\n";
+    up.apply("shop.toml", declared).good();
+    let of = |service: &str| {
+        let headers = [("authorization", &*bearer(&up.admin_token()))];
+        let reply = http::request(up.at(1).api, "GET", &format!("/v1/services/{service}/token"), &headers, b"").unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()["token"].as_str().unwrap().to_owned()
+    };
+    let opens = |token: &str| {
+        let headers = [("authorization", &*bearer(token))];
+        http::request(up.at(2).api, "POST", "/v1/services/shop/broadcast", &headers, b"{}").unwrap().status != 401
+    };
+    let (first, other) = (of("shop"), of("till"));
+    assert!(opens(&first) && !opens(&other));
+    let said = up.coppice(&["token", "renew", "service", "shop"]).good();
+    let second = of("shop");
+    assert!(second != first && of("till") == other && !said.contains(&second));
+    assert!(up.coppice(&["status"]).good().contains("the token of service shop was renewed"));
+    wait_for("both open", SOON, || if opens(&first) && opens(&second) { Ok(()) } else { Err("one is refused".into()) });
+    up.coppice(&["token", "renew", "service", "shop", "--keep", "0s"]).good();
+    wait_for("what was before opens nothing", SOON, || match [&first, &second].map(|token| opens(token)) {
+        [false, false] => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert!(opens(&of("shop")));
 }
