@@ -98,7 +98,7 @@ fn one_services_token_changes_alone(up: &Up) {
         let headers = [("authorization", &*bearer(&up.admin_token()))];
         let reply = http::request(up.at(1).api, "GET", &format!("/v1/services/{service}/token"), &headers, b"").unwrap();
         assert_eq!(reply.status, 200, "{}", reply.text());
-        reply.json()["token"].as_str().unwrap().to_owned()
+        reply.json().unwrap()["token"].as_str().unwrap().to_owned()
     };
     let opens = |token: &str| {
         let headers = [("authorization", &*bearer(token))];
