@@ -59,6 +59,7 @@
 //!
 //! Level 9:
 //!
+//! - there may be two authorities while one takes the other's place (`node/src/authority.rs`)
 //! - a service's token may follow from a salt besides the operator's (`node/src/renewed.rs`)
 //! - services have `limits` and `user` (`clones/src/bounds.rs`)
 

@@ -1,6 +1,8 @@
 //! Renews this node's certificate at two thirds of its life, and at once if it has ended: the node says whether it may have another
 //! one, the authority's key (which the node keeps) signs, the running node shows it from then on. No other node is asked, so a whole
-//! cluster that was off for longer than certificates live comes back by itself.
+//! cluster that was off for longer than certificates live comes back by itself. So it is when the authority changes
+//! (`node/src/authority.rs`): whom the declaration says is trusted from then on, and a certificate of another authority than the one that
+//! signs now is renewed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,10 +13,12 @@ use base::{Outcome, Rng, Span};
 use edge::tls::Certs;
 use flow::Backoff;
 use host::{Authority, Identity, Port, Tls, Validity};
-use node::{Answer, Ask, Node};
+use node::{Admitted, Answer, Ask, Node};
 
 /// A life's hundredth, but not longer: a clock that was set right is noticed by it.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
+/// As often the declaration is asked whom to trust.
+const AUTHORITY_LOOK_EVERY: Duration = Duration::from_secs(1);
 const AGAIN_FIRST: Span = Span::millis(200);
 /// A third of a month has hundreds of them.
 const AGAIN_MAX: Span = Span::secs(3600);
@@ -43,11 +47,13 @@ pub fn life() -> Duration {
 pub struct Figures {
     ends_at_s: AtomicU64,
     failed: AtomicU64,
+    turn: AtomicU64,
 }
 
 impl Figures {
-    pub fn gauges(&self) -> [(String, u64); 2] {
+    pub fn gauges(&self) -> [(String, u64); 3] {
         [
+            (node::authority::AUTHORITY_TURN.to_owned(), self.turn.load(Ordering::Relaxed)),
             (node::CERTIFICATE_ENDS.to_owned(), self.ends_at_s.load(Ordering::Relaxed)),
             (node::CERTIFICATE_FAILED.to_owned(), self.failed.load(Ordering::Relaxed)),
         ]
@@ -74,8 +80,15 @@ impl Renewal {
             // Made by an authority and read before this: it can be read.
             let Ok(has) = Validity::of(&self.identity.cert_pem) else { return };
             self.figures.ends_at_s.store(u64::try_from(has.end_s).unwrap_or(0), Ordering::Relaxed);
-            if !has.is_due(SystemTime::now(), self.life, early) {
-                tokio::time::sleep((self.life / 100).min(LOOK_EVERY_MAX)).await;
+            let followed = self.follow_authority().await;
+            let is_due = has.is_due(SystemTime::now(), self.life, early);
+            if let Ok(false) | Err(_) = followed
+                && !is_due
+            {
+                if let Err(why) = followed {
+                    tracing::debug!(%why, "the authority is not followed now");
+                }
+                tokio::time::sleep((self.life / 100).min(AUTHORITY_LOOK_EVERY)).await;
                 continue;
             }
             let text = match self.renew().await {
@@ -105,15 +118,37 @@ impl Renewal {
         }
     }
 
+    /// Trusts whom the declaration says; whether this node's certificate is to be of another authority than it is.
+    async fn follow_authority(&mut self) -> Result<bool, String> {
+        let admitted = self.certify().await?;
+        let ca_pem = authorities(&admitted);
+        if ca_pem != self.identity.ca_pem {
+            let new = self.identity.trusts(&ca_pem, &self.dir).map_err(|e| e.to_string())?;
+            self.tls.trust(&ca_pem).map_err(|e| e.to_string())?;
+            self.own.show(&chain(&new), &new.key_pem)?;
+            self.identity = new;
+            tracing::info!(turn = admitted.turn, "this node trusts other authorities of its cluster than before");
+        }
+        let is_of_it = host::is_signed_by(&self.identity.cert_pem, &ca_pem).map_err(|e| e.to_string())?;
+        if is_of_it {
+            self.figures.turn.store(admitted.turn, Ordering::Relaxed);
+        }
+        Ok(!is_of_it)
+    }
+
+    async fn certify(&self) -> Result<Admitted, String> {
+        match self.port.ask(Ask::Certify, ASK_WITHIN).await {
+            Ok(Answer::Admitted(Outcome::Done(admitted))) => Ok(admitted),
+            Ok(Answer::Admitted(Outcome::Refused(refused))) => Err(refused.why),
+            Ok(Answer::Admitted(Outcome::Unknown(unknown))) => Err(unknown.why),
+            Ok(other) => unreachable!("the wish for a certificate was answered by {other:?}"),
+            Err(gone) => Err(gone.to_string()),
+        }
+    }
+
     /// What the disk does not take is not shown: the next start would not have it.
     async fn renew(&mut self) -> Result<(), String> {
-        let admitted = match self.port.ask(Ask::Certify, ASK_WITHIN).await {
-            Ok(Answer::Admitted(Outcome::Done(admitted))) => admitted,
-            Ok(Answer::Admitted(Outcome::Refused(refused))) => return Err(refused.why),
-            Ok(Answer::Admitted(Outcome::Unknown(unknown))) => return Err(unknown.why),
-            Ok(other) => unreachable!("the wish for a certificate was answered by {other:?}"),
-            Err(gone) => return Err(gone.to_string()),
-        };
+        let admitted = self.certify().await?;
         let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
         let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
         let new = self.identity.renewed(&authority, self.life).map_err(|e| e.to_string())?;
@@ -123,6 +158,12 @@ impl Renewal {
         self.identity = new;
         Ok(())
     }
+}
+
+/// Certificates of all authorities that are to be trusted, PEM, the one that signs first.
+pub fn authorities(admitted: &Admitted) -> String {
+    let all = [&admitted.ca_cert].into_iter().chain(&admitted.also);
+    all.map(|pem| String::from_utf8_lossy(pem)).collect::<Vec<_>>().join("")
 }
 
 /// What is shown of certificates that this node has from files.

@@ -49,7 +49,9 @@ impl edge::resp::Backend for RespDesk {
 /// The API asks from the edge's threads, and makes join tokens.
 pub struct ApiDesk {
     port: Port<Node>,
-    ca_pem: String,
+    /// Of its links: knows which authorities it trusts now.
+    links: host::Tls,
+    cluster_name: String,
     peer: SocketAddr,
     code: Arc<Keeper>,
     logbook: Arc<Logbook>,
@@ -59,13 +61,13 @@ pub struct ApiDesk {
 impl ApiDesk {
     pub fn new(
         port: Port<Node>,
-        identity: &Identity,
+        (identity, links): (&Identity, host::Tls),
         peer: SocketAddr,
         code: Arc<Keeper>,
         logbook: Arc<Logbook>,
         tls: Arc<Certs>,
     ) -> Self {
-        Self { port, ca_pem: identity.ca_pem.clone(), peer, code, logbook, tls }
+        Self { port, links, cluster_name: identity.cluster_name.clone(), peer, code, logbook, tls }
     }
 }
 
@@ -90,8 +92,13 @@ impl edge::api::Backend for ApiDesk {
                 .filter(|peer| *peer != self.peer)
                 .take(SEEDS_IN_TOKEN - 1),
         );
-        let token = JoinToken::new(seeds, &self.ca_pem).map_err(|e| e.to_string())?;
+        let token = JoinToken::new(seeds, &self.links.authorities()).map_err(|e| e.to_string())?;
         Ok(Minted { text: token.to_string(), secret_hash: token.secret_hash() })
+    }
+
+    fn new_authority(&self) -> Result<(String, String), String> {
+        let Authority { cert_pem, key_pem } = Authority::new(&self.cluster_name).map_err(|e| e.to_string())?;
+        Ok((cert_pem, key_pem))
     }
 
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>> {
@@ -228,9 +235,10 @@ fn grant(
     name: &str,
 ) -> Result<JoinGrant, String> {
     let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
+    let ca_pem = crate::certificate::authorities(&admitted);
     let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
     let cert_pem = authority.sign(request, admitted.id, cluster, name).map_err(|e| e.to_string())?;
-    Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
+    Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem })
 }
 
 /// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives and logs, and nothing else.

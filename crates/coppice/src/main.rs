@@ -4,6 +4,7 @@
 
 mod acme;
 mod anew;
+mod authority;
 mod backup;
 mod certificate;
 mod certificates;
@@ -117,6 +118,9 @@ enum Command {
     /// Certificates of the cluster, which every node's HTTPS door shows
     #[command(subcommand)]
     Certificate(certificates::CertificateCommand),
+    /// Give the cluster another authority, which signs the certificates of nodes
+    #[command(subcommand)]
+    Ca(authority::AuthorityCommand),
     /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
@@ -215,6 +219,7 @@ fn main() {
         Command::Remove(args) => single(operate::remove(args)),
         Command::Secret(command) => single(secret::secret(command)),
         Command::Certificate(command) => single(certificates::certificate(command)),
+        Command::Ca(command) => single(authority::authority(command)),
         Command::Node(command) => single(nodes::node(command)),
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),

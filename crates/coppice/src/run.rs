@@ -458,8 +458,14 @@ impl Started {
         tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
         io.spawn(Arc::clone(&home.shared).follow(port.watch()));
         let (services_tls, has_files) = (home.certificates()?, home.tls.is_some());
-        let desk =
-            ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook, Arc::clone(&services_tls));
+        let desk = ApiDesk::new(
+            port.clone(),
+            (&home.identity, tls.clone()),
+            peer,
+            Arc::clone(&keeper),
+            logbook,
+            Arc::clone(&services_tls),
+        );
         let desk = Arc::new(desk);
         // The page starts a task that samples.
         let entered = io.enter();

@@ -82,6 +82,13 @@ pub fn page(view: &View, now_ms: u64) -> String {
         let left = span_text(until_ms.saturating_sub(now_ms).div_ceil(1000) * 1000);
         line(&mut out, format_args!("the token of {of} was renewed; the one before opens for {left} more"));
     }
+    if view.authority.step > 0 {
+        let waits = match &view.authority.waits[..] {
+            [] => "`coppice ca rotate` goes on".to_owned(),
+            waits => format!("waits for {}", waits.join(", ")),
+        };
+        line(&mut out, format_args!("another authority takes over, turn {} of 3: {waits}", view.authority.step));
+    }
     // Nodes on machines of one kind lack the same.
     let mut lacks = BTreeMap::<&str, Vec<&str>>::new();
     for (n, lack) in view.nodes.iter().flat_map(|n| n.sandbox_lacks.iter().map(move |lack| (n, lack))) {

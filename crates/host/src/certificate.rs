@@ -78,6 +78,15 @@ impl Identity {
         Ok(Identity { cert_pem, key_pem, ..self.clone() })
     }
 
+    /// From the next start on these authorities are trusted.
+    ///
+    /// # Errors
+    /// The disk takes nothing.
+    pub fn trusts(&self, ca_pem: &str, dir: &Path) -> Result<Identity, Error> {
+        write_safely(dir, "ca.pem", ca_pem.as_bytes())?;
+        Ok(Identity { ca_pem: ca_pem.to_owned(), ..self.clone() })
+    }
+
     /// Takes the place of what is in the folder of the same node, whose lock the caller's process holds. A crash leaves the former
     /// identity or this one.
     ///

@@ -29,6 +29,7 @@ pub struct Identity {
     pub cluster_name: String,
     pub cert_pem: String,
     pub key_pem: String,
+    /// Of all authorities that it trusts, the one that signs now first.
     pub ca_pem: String,
 }
 
@@ -49,15 +50,7 @@ pub struct DataDir {
 /// Founds a cluster: a new authority, and this node's identity signed by it.
 pub fn found(cluster_name: &str, node_name: &str) -> Result<(Identity, Authority), Error> {
     let cluster = ClusterId(random_u64()?);
-    let key = KeyPair::generate().map_err(failed("key of the authority"))?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, format!("Coppice authority of {cluster_name}"));
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    set_validity(&mut params, AUTHORITY_LIFE);
-    let cert = params.self_signed(&key).map_err(failed("certificate of the authority"))?;
-    let authority = Authority { cert_pem: cert.pem(), key_pem: key.serialize_pem() };
-
+    let authority = Authority::new(cluster_name)?;
     let node = random_node_id()?;
     let (key_pem, request) = new_request(node_name)?;
     let cert_pem = authority.sign(&request, node, cluster, node_name)?;
@@ -118,6 +111,21 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), Error> {
 }
 
 impl Authority {
+    /// A new one, for a cluster of this name.
+    ///
+    /// # Errors
+    /// There is no randomness.
+    pub fn new(cluster_name: &str) -> Result<Self, Error> {
+        let key = KeyPair::generate().map_err(failed("key of the authority"))?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("Coppice authority of {cluster_name}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        set_validity(&mut params, AUTHORITY_LIFE);
+        let cert = params.self_signed(&key).map_err(failed("certificate of the authority"))?;
+        Ok(Self { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+
     /// Signs a certificate request (DER) for this node. Only the request's key is used, after its own signature has
     /// been checked; the names come from us.
     pub fn sign(&self, request: &[u8], node: NodeId, cluster: ClusterId, name: &str) -> Result<String, Error> {

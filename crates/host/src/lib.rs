@@ -59,5 +59,5 @@ pub use keeper::SOCKET_VARIABLES;
 pub use process::{keep_main, reap_main};
 pub use renew::{NotRenewed, RenewWish};
 pub use skin::{close_self, landlock};
-pub use tls::Tls;
+pub use tls::{Tls, is_signed_by};
 pub use tunnel::{Dialer, OwnStream, Target, TunnelDesk, TunnelStream};

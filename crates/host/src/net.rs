@@ -162,7 +162,7 @@ impl Net {
         };
         let greet = async {
             tcp.write_all(Purpose::Link.preface()).await?;
-            let connector = TlsConnector::from(self.tls.client.clone());
+            let connector = TlsConnector::from(self.tls.client());
             let stream = connector.connect(self.tls.name_of(peer), tcp).await?;
             self.greet(stream.into()).await
         };
@@ -341,7 +341,7 @@ impl Net {
         match Purpose::of(&preface) {
             Some(Purpose::Link) => {
                 let greet = async {
-                    let stream = TlsAcceptor::from(self.tls.server.clone()).accept(tcp).await?;
+                    let stream = TlsAcceptor::from(self.tls.server()).accept(tcp).await?;
                     self.greet(stream.into()).await
                 };
                 let greeted = place.within(timeout(HELLO_WAIT, greet)).await;
@@ -357,14 +357,14 @@ impl Net {
             }
             Some(Purpose::Renew) => {
                 let Some(desk) = desks.join.clone() else { return Err(Failed::rejected("nobody enters anew here")) };
-                let (tls, cluster) = (self.tls.server.clone(), self.cluster);
+                let (tls, cluster) = (self.tls.server(), self.cluster);
                 let (tcp, joins) = (tcp.into_std()?, unproved.joins.clone());
                 desks.io.spawn(async move { renew::serve(tcp, tls, cluster, desk, place, &joins).await });
                 Ok(None)
             }
             Some(Purpose::Tunnel) => {
                 let Some(desk) = desks.tunnels.clone() else { return Err(Failed::rejected("no tunnels here")) };
-                let (tls, cluster) = (self.tls.server.clone(), self.cluster);
+                let (tls, cluster) = (self.tls.server(), self.cluster);
                 let (tcp, tunnels) = (tcp.into_std()?, unproved.tunnels.clone());
                 desks.io.spawn(async move { tunnel::serve(tcp, tls, cluster, desk, place, &tunnels).await });
                 Ok(None)

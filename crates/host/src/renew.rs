@@ -109,7 +109,7 @@ async fn ask(peer: SocketAddr, tls: &Tls, wish: &[u8]) -> io::Result<Result<Join
     let connect = timeout(CONNECT_WAIT, TcpStream::connect(peer));
     let mut tcp = connect.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     tcp.write_all(Purpose::Renew.preface()).await?;
-    let mut stream = TlsConnector::from(tls.client.clone()).connect(tls.name_of(None), tcp).await?;
+    let mut stream = TlsConnector::from(tls.client()).connect(tls.name_of(None), tcp).await?;
     write_message(&mut stream, wish).await?;
     let answer = read_message(&mut stream).await?;
     serde_json::from_slice(&answer).map_err(io::Error::from)

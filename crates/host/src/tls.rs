@@ -28,38 +28,25 @@ pub struct Tls {
     node: NodeId,
     cluster: ClusterId,
     shown: Arc<Shown>,
-    pub(crate) server: Arc<ServerConfig>,
-    pub(crate) client: Arc<ClientConfig>,
+    trusts: Arc<ArcSwap<Trusts>>,
     /// For newcomers, who have no certificate yet.
     pub(crate) join_server: Arc<ServerConfig>,
 }
 
+/// Whom it trusts now.
+struct Trusts {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    /// Their certificates.
+    ca_pem: Arc<str>,
+}
+
 impl Tls {
     pub fn new(identity: &Identity) -> Result<Tls, Error> {
-        let ca = cert(&identity.ca_pem, "ca.pem")?;
         let shown = Arc::new(Shown(ArcSwap::from_pointee(certified(identity)?)));
-        let mut roots = RootCertStore::empty();
-        roots.add(ca).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
-        let (roots, provider) = (Arc::new(roots), crypto());
+        let trusts = Trusts::of(&identity.ca_pem, &shown)?;
         let bad = |e: rustls::Error| Error::Identity(e.to_string());
-        let built = |e: rustls::server::VerifierBuilderError| Error::Identity(e.to_string());
-
-        let clients =
-            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build().map_err(built)?;
-        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build().map_err(built)?;
-        let mut server = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(bad)?
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(Arc::clone(&shown) as _);
-        server.send_tls13_tickets = 0;
-        let mut client = ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(bad)?
-            .with_webpki_verifier(servers)
-            .with_client_cert_resolver(Arc::clone(&shown) as _);
-        client.resumption = Resumption::disabled();
-        let mut join_server = ServerConfig::builder_with_provider(provider)
+        let mut join_server = ServerConfig::builder_with_provider(crypto())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(bad)?
             .with_no_client_auth()
@@ -69,8 +56,7 @@ impl Tls {
             node: identity.node,
             cluster: identity.cluster,
             shown,
-            server: Arc::new(server),
-            client: Arc::new(client),
+            trusts: Arc::new(ArcSwap::from_pointee(trusts)),
             join_server: Arc::new(join_server),
         })
     }
@@ -87,11 +73,86 @@ impl Tls {
         Ok(())
     }
 
+    /// From now on this node trusts these authorities and no other, in all handshakes that begin; what is open stays.
+    ///
+    /// # Errors
+    /// There are none, or one is no certificate; then all is as before.
+    pub fn trust(&self, ca_pem: &str) -> Result<(), Error> {
+        self.trusts.store(Arc::new(Trusts::of(ca_pem, &self.shown)?));
+        Ok(())
+    }
+
+    /// The certificates of those that it trusts, PEM, the one that signs now first.
+    pub fn authorities(&self) -> Arc<str> {
+        Arc::clone(&self.trusts.load().ca_pem)
+    }
+
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.trusts.load().server)
+    }
+
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.trusts.load().client)
+    }
+
     /// The name to ask for: this node's if it is known, else any of the cluster.
     pub(crate) fn name_of(&self, peer: Option<NodeId>) -> ServerName<'static> {
         let host = peer.map_or_else(|| cluster_host(self.cluster), |node| node_host(node, self.cluster));
         ServerName::try_from(host).expect("our names are DNS names")
     }
+}
+
+impl Trusts {
+    fn of(ca_pem: &str, shown: &Arc<Shown>) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+            let ca = ca.map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
+            roots.add(ca).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
+        }
+        let (roots, provider) = (Arc::new(roots), crypto());
+        let bad = |e: rustls::Error| Error::Identity(e.to_string());
+        let built = |e: rustls::server::VerifierBuilderError| Error::Identity(e.to_string());
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build().map_err(built)?;
+        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build().map_err(built)?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(bad)?
+            .with_client_cert_verifier(clients)
+            .with_cert_resolver(Arc::clone(shown) as _);
+        server.send_tls13_tickets = 0;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(bad)?
+            .with_webpki_verifier(servers)
+            .with_client_cert_resolver(Arc::clone(shown) as _);
+        client.resumption = Resumption::disabled();
+        Ok(Self { server: Arc::new(server), client: Arc::new(client), ca_pem: ca_pem.into() })
+    }
+}
+
+/// This certificate is signed by the first of these authorities.
+///
+/// # Errors
+/// One of them is no certificate.
+pub fn is_signed_by(cert_pem: &str, ca_pem: &str) -> Result<bool, Error> {
+    let (own, ca) = (cert(cert_pem, "node.pem")?, cert(ca_pem, "ca.pem")?);
+    let mut roots = RootCertStore::empty();
+    roots.add(ca).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
+    let own = ParsedCertificate::try_from(&own).map_err(|e| Error::Identity(format!("node.pem: {e}")))?;
+    let algorithms = crypto().signature_verification_algorithms;
+    let checked = verify_server_cert_signed_by_trust_anchor(&own, &roots, &[], UnixTime::now(), algorithms.all);
+    // Its time is looked at elsewhere.
+    Ok(matches!(
+        checked,
+        Ok(())
+            | Err(rustls::Error::InvalidCertificate(
+                CertificateError::Expired
+                    | CertificateError::ExpiredContext { .. }
+                    | CertificateError::NotValidYet
+                    | CertificateError::NotValidYetContext { .. }
+            ))
+    ))
 }
 
 /// The certificate that this node shows now, to whom it dials and to who dials it.
@@ -248,6 +309,44 @@ impl ServerCertVerifier for PinnedAuthority {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::Authority;
+    use crate::identity::found;
+    use crate::limits::CERTIFICATE_LIFE;
+
+    /// What comes of a handshake between two nodes: to the one that dials, and to the other.
+    async fn meet(from: &Tls, to: &Tls) -> [bool; 2] {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let dial = TlsConnector::from(from.client()).connect(to.name_of(Some(to.node)), near);
+        let (dialled, accepted) = tokio::join!(dial, TlsAcceptor::from(to.server()).accept(far));
+        [dialled.is_ok(), accepted.is_ok()]
+    }
+
+    #[tokio::test]
+    async fn as_long_as_two_authorities_are_trusted_all_meet_and_then_who_has_the_old_ones_meets_nobody() {
+        let (a, old) = found("home", "a").unwrap();
+        let b = Identity { node: NodeId(7), name: "b".into(), ..a.clone() }.renewed(&old, CERTIFICATE_LIFE).unwrap();
+        let new = Authority::new("home").unwrap();
+        let (of_a, of_b) = (Tls::new(&a).unwrap(), Tls::new(&b).unwrap());
+        assert_eq!(meet(&of_a, &of_b).await, [true, true]);
+        let both = format!("{}{}", new.cert_pem, old.cert_pem);
+        [&of_a, &of_b].map(|of| of.trust(&both).unwrap());
+        let a_new = Identity { ca_pem: both.clone(), ..a.clone() }.renewed(&new, CERTIFICATE_LIFE).unwrap();
+        assert_eq!([&a.cert_pem, &a_new.cert_pem].map(|cert| is_signed_by(cert, &both).unwrap()), [false, true]);
+        of_a.show(&a_new).unwrap();
+        assert_eq!([meet(&of_a, &of_b).await, meet(&of_b, &of_a).await], [[true, true]; 2]);
+        of_a.trust(&new.cert_pem).unwrap();
+        assert!(!meet(&of_b, &of_a).await[1] && !meet(&of_a, &of_b).await[0]);
+        assert_eq!(&*of_a.authorities(), new.cert_pem);
+        assert!(of_a.trust("").is_err() && of_a.trust("nonsense").is_err());
+        assert_eq!(&*of_a.authorities(), new.cert_pem, "what is none changes nothing");
     }
 }
 

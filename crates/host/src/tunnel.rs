@@ -104,7 +104,7 @@ impl Dialer {
         let open = async {
             tcp.write_all(Purpose::Tunnel.preface()).await?;
             let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, tcp);
-            let connector = TlsConnector::from(self.tls.client.clone());
+            let connector = TlsConnector::from(self.tls.client());
             let mut stream = connector.connect(self.tls.name_of(Some(node)), tcp).await.map_err(denied)?;
             let len = u8::try_from(target.len())
                 .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the target's name is too long"))?;

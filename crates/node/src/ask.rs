@@ -11,7 +11,7 @@ use clones::{Demand, Doors, Size, members};
 use serde::{Deserialize, Serialize};
 use state::{cache, linear, object, session, soft};
 
-use crate::{SecretView, certificates, deploy, renewed};
+use crate::{SecretView, authority, certificates, deploy, renewed};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -55,6 +55,8 @@ pub enum Ask {
     Secrets { service: String },
     /// Another token for the operator, or for a namespace; answered as `Apply` is.
     RenewToken(renewed::Renewal),
+    /// The next turn towards another authority of the cluster; answered as `Apply` is.
+    TurnAuthority(authority::Turn),
     /// Secrets of all services and certificates of the cluster, sealed with this key, for a backup. `entropy` is chance.
     Seal { key: Private, entropy: [u8; 32] },
     /// Run a command once, as a clone of a service, on this node.
@@ -160,6 +162,10 @@ pub struct Admitted {
     /// PEM of the cluster's authority and its key, with which the host signs.
     pub ca_cert: Bytes,
     pub ca_key: Bytes,
+    /// Certificates of authorities that are to be trusted, too, as long as another one takes its place.
+    pub also: Vec<Bytes>,
+    /// Which turn of that is followed with it.
+    pub turn: u64,
 }
 
 impl From<state::Op> for Ask {

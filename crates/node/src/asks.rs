@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
+use crate::authority::{Authority, signs};
 use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{
-    Admitted, Answer, Applied, Ask, Leaving, certificates, deploy, facts, level, renewed, secrets, services, tokens,
+    Admitted, Answer, Applied, Ask, Leaving, authority, certificates, deploy, facts, level, renewed, secrets, services,
+    tokens,
 };
 
 /// An ask that waits for the root group.
@@ -46,6 +48,10 @@ enum What {
     },
     RenewToken {
         wish: renewed::Renewal,
+        lines: Vec<String>,
+    },
+    TurnAuthority {
+        wish: authority::Turn,
         lines: Vec<String>,
     },
     Switch {
@@ -144,6 +150,7 @@ impl What {
         let text = match self {
             Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
             Self::Certificate { .. } => return agreed < certificates::LEVEL,
+            Self::TurnAuthority { .. } => return agreed < authority::LEVEL_ROTATE,
             Self::RenewToken { wish, .. } => return wish.is_of_service() && agreed < renewed::LEVEL_SALT,
             Self::Apply { text, .. } => Some(text),
             Self::Deploy { wish, .. } => wish.declaration.as_ref(),
@@ -151,13 +158,6 @@ impl What {
         };
         text.is_some_and(|text| declared::is_understood("", text, agreed).is_err())
     }
-}
-
-/// The cluster's authority: signs the certificates of nodes.
-#[derive(Serialize, Deserialize)]
-pub struct Authority {
-    pub cert_pem: String,
-    pub key_pem: String,
 }
 
 impl Node {
@@ -244,6 +244,7 @@ impl Node {
                 return out.push(Effect::Answer { id, answer: Answer::Secrets(outcome) });
             }
             Ask::RenewToken(wish) => What::RenewToken { wish, lines: Vec::new() },
+            Ask::TurnAuthority(wish) => What::TurnAuthority { wish, lines: Vec::new() },
             Ask::Seal { key, entropy } => {
                 let answer = Answer::Sealed(self.sealed(now, &key, &entropy, out));
                 return out.push(Effect::Answer { id, answer });
@@ -388,6 +389,7 @@ impl Node {
         match what {
             What::SetSecret { .. } => self.need("secrets", LEVEL_SECRETS)?,
             What::Certificate { .. } => self.need("certificates of the cluster", certificates::LEVEL)?,
+            What::TurnAuthority { .. } => self.need("changes of the authority", authority::LEVEL_ROTATE)?,
             What::RenewToken { wish, .. } if wish.is_of_service() => {
                 self.need("renewed tokens of services", renewed::LEVEL_SALT)?;
             }
@@ -406,6 +408,7 @@ impl Node {
                 *lines = diff.lines;
                 Ok(Some(diff.change))
             }
+            What::TurnAuthority { wish, lines } => self.turn_authority(wish, lines),
             What::RenewToken { wish, lines } => {
                 let diff = renewed::renew(declared, wish, now.wall_ms).map_err(Refused::wrong)?;
                 *lines = diff.lines;
@@ -670,6 +673,9 @@ impl Node {
                 if let What::RenewToken { wish, lines } = &pending.what {
                     self.happened(now, "token", &wish.whose.shown(), lines.join("; "));
                 }
+                if let What::TurnAuthority { lines, .. } = &pending.what {
+                    self.happened(now, "authority", "cluster", lines.join("; "));
+                }
                 if let What::Switch { target, lines, .. } = &pending.what {
                     self.happened(now, "switched", &target.to_string(), lines.join("; "));
                 }
@@ -752,22 +758,12 @@ impl Node {
     }
 
     fn authority(&self) -> Option<Authority> {
-        facts::decode(self.root.declared().get(kind::SECRET, "ca")?)
+        Authority::of(self.root.declared())
     }
 }
 
 fn out_of_time() -> Refused {
     Refused::busy("changes before it took until its time was over", Span::millis(500))
-}
-
-/// The host signs a certificate for this node.
-fn signs(id: NodeId, authority: Option<Authority>) -> Outcome<Admitted> {
-    match authority {
-        Some(Authority { cert_pem, key_pem }) => {
-            Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })
-        }
-        None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
-    }
 }
 
 /// Ends an ask with what became of its change.
@@ -783,6 +779,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         What::Apply { lines, .. }
         | What::Rotate { lines, .. }
         | What::RenewToken { lines, .. }
+        | What::TurnAuthority { lines, .. }
         | What::Switch { lines, .. }
         | What::Scale { lines, .. }
         | What::RemoveService { lines, .. }

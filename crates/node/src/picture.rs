@@ -121,6 +121,7 @@ impl Node {
             namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             certificates: Arc::clone(&self.certificates),
             former_tokens: Arc::clone(&self.former_tokens_shown),
+            authority: self.authority_view(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),

@@ -16,6 +16,7 @@ use state::session::odds::Odds;
 
 use crate::Keyed;
 use crate::acme::Acme;
+use crate::authority::AuthorityView;
 use crate::renewed::{FormerTokenView, Formers};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct View {
     /// Tokens that were renewed and open for a while longer: whose, and until when.
     #[serde(default, skip_serializing_if = "is_none")]
     pub former_tokens: Arc<[FormerTokenView]>,
+    /// How far another authority has come.
+    #[serde(default, skip_serializing_if = "is_calm")]
+    pub authority: AuthorityView,
     pub root: RootView,
     pub groups: GroupsView,
     pub overflow: OverflowView,
@@ -93,6 +97,10 @@ pub struct View {
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
+}
+
+fn is_calm(authority: &AuthorityView) -> bool {
+    authority.turn == 0
 }
 
 fn is_none(of: &Arc<[FormerTokenView]>) -> bool {

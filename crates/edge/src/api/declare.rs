@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use base::process::Private;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use node::authority::Turn;
 use node::limits::TOKEN_CHARS;
 use node::renewed::{Renewal, Whose};
 use node::{Answer, Ask};
@@ -207,6 +208,24 @@ pub async fn renew(State(api): State<Api>, headers: HeaderMap, body: Body) -> Re
 }
 
 const RENEWAL_BODY: &str = "the body must be {\"of\": \"operator\", \"token\": \"...\", \"keep_ms\": n} or {\"of\": \"namespace\" or \"service\", \"name\": \"...\", \"keep_ms\": n}";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnWish {
+    from: u64,
+}
+
+/// Body: `{"from": n}`, the turn that stands (`authority.turn` of the status, 0 unless it is there). The next one of three towards another
+/// authority. Answer as for `apply`: it has no key.
+pub async fn rotate_authority(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let body = whole(body, BODY_BYTES_MAX).await?;
+    let TurnWish { from } =
+        serde_json::from_slice(&body).map_err(|e| Problem::wrong(format!("the body must be {{\"from\": n}}: {e}")))?;
+    let (cert_pem, key_pem) = api.backend.new_authority().map_err(Problem::wrong)?;
+    let turn = Turn { from, cert_pem, key_pem: Private(key_pem.into()) };
+    change(&api, Ask::TurnAuthority(turn)).await
+}
 
 /// The token with which programs reach a namespace: `{"token": "..."}`.
 pub async fn namespace_token(

@@ -212,6 +212,9 @@ fn gauge_help(name: &str) -> &'static str {
         "certificate.renewals_failed" => {
             "Times that this node's certificate could not be renewed since it should have been."
         }
+        "authority.turn" => {
+            "Turns towards another authority of the cluster (`coppice ca rotate`, three for each) that this node has followed."
+        }
         "certificate.files_end_at_s" => {
             "When the first of the certificates that this node has from files ends, seconds since 1970."
         }
@@ -588,6 +591,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             node::FILES_END,
             node::FILES_WRONG,
             node::CERTIFICATE_FAILED,
+            node::authority::AUTHORITY_TURN,
             node::LANDLOCK,
             node::CONTROL_GROUPS,
         ] {

@@ -93,6 +93,10 @@ pub trait Backend: Send + Sync + 'static {
     fn watch(&self) -> channel::Receiver<Arc<View>>;
     /// A fresh join token: its text (which carries the authority's fingerprint) and the hash the root group keeps.
     fn mint(&self) -> Result<Minted, String>;
+    /// A fresh authority for this cluster: its certificate and its key, PEM.
+    fn new_authority(&self) -> Result<(String, String), String> {
+        Err("this node makes no authorities".to_owned())
+    }
     /// Keeps an archive on this node, and if it is to be spread on another one; on how many it is then.
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
     /// An archive that is here.
@@ -216,6 +220,7 @@ pub fn router_with(
         .route("/v1/services/{service}/secrets", get(secrets::list))
         .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
         .route("/v1/tokens/renew", post(declare::renew))
+        .route("/v1/authority/rotate", post(declare::rotate_authority))
         .route("/v1/sealed", post(secrets::sealed))
         .route("/v1/certificates", get(certificates::list))
         .route("/v1/certificates/{name}", get(certificates::get).put(certificates::set).delete(certificates::remove))

@@ -1,8 +1,10 @@
 //! Nodes' certificates end, and nobody notices: they live seconds here.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use e2e::tools::{has, run};
 use e2e::{Yard, http, wait_for};
 use serde_json::Value;
 
@@ -57,4 +59,52 @@ fn certificates_renew_themselves_and_a_cluster_that_was_off_until_all_had_ended_
     };
     back(&mut yard, &[3]);
     back(&mut yard, &ALL);
+}
+
+#[test]
+fn another_authority_takes_over_while_all_nodes_run_and_the_old_one_opens_nothing() {
+    let _turn = e2e::beside();
+    let mut yard = Yard::cluster(3);
+    let of = |yard: &Yard, n: u8, file: &str| fs::read_to_string(yard.node_dir(n).join(file)).unwrap();
+    wait_for("all understand level 9", WITHIN, || match yard.status(1)?["root"]["level"].as_u64() {
+        Some(9..) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let (old, token) = (of(&yard, 1, "ca.pem"), yard.token("1h"));
+    let since = |yard: &Yard| {
+        let view = yard.whole(1, &ALL, 0).unwrap();
+        view["nodes"].as_array().unwrap().iter().map(|n| n["since_ms"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let before = since(&yard);
+    let old_file = yard.node_dir(1).join("old.pem").display().to_string();
+    fs::write(&old_file, &old).unwrap();
+
+    let said = yard.coppice(1, &["ca", "rotate"]).good();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 4 && lines[2].contains("(3 of 3)") && lines[3].contains("another authority"), "{said}");
+    let new = of(&yard, 1, "ca.pem");
+    assert!(new != old && new.matches("BEGIN CERTIFICATE").count() == 1, "{new}");
+    for n in ALL {
+        assert_eq!(of(&yard, n, "ca.pem"), new);
+        let signed = |by: &str| {
+            let own = yard.node_dir(n).join("node.pem");
+            run(Command::new("openssl").args(["verify", "-CAfile", by]).arg(own), WITHIN).is_good()
+        };
+        if has("openssl") {
+            assert!(signed(&yard.node_dir(n).join("ca.pem").display().to_string()) && !signed(&old_file));
+        }
+    }
+    assert_eq!(since(&yard), before, "nobody was away meanwhile");
+    let shown = yard.coppice(1, &["status", "--json"]).good() + &yard.coppice(1, &["events"]).good();
+    assert!(shown.contains("the old one counts no more") && !shown.contains("PRIVATE KEY"));
+
+    // All links anew, of all nodes.
+    ALL.iter().for_each(|n| yard.kill(*n));
+    ALL.iter().for_each(|n| yard.begin(*n, &[]));
+    wait_for("all are back", WITHIN, || yard.whole(1, &ALL, 0));
+    let refused = yard.join(4, &token).wrong();
+    assert!(refused.contains("authority"), "a token has the fingerprint of the old one: {refused}");
+    let token = yard.token("1h");
+    yard.join(4, &token).good();
+    assert_eq!(of(&yard, 4, "ca.pem"), new);
 }

@@ -96,7 +96,8 @@ fn one_services_token_changes_alone(up: &Up) {
     up.apply("shop.toml", declared).good();
     let of = |service: &str| {
         let headers = [("authorization", &*bearer(&up.admin_token()))];
-        let reply = http::request(up.at(1).api, "GET", &format!("/v1/services/{service}/token"), &headers, b"").unwrap();
+        let reply =
+            http::request(up.at(1).api, "GET", &format!("/v1/services/{service}/token"), &headers, b"").unwrap();
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json().unwrap()["token"].as_str().unwrap().to_owned()
     };
