@@ -1,10 +1,10 @@
 //! Connections: bytes to a machine and what it says back, and what it wants done in between. The deadlines are here,
 //! as the machines have no clock.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl Talk<'_> {
         let Setting { host, tls, bytes_max, .. } = self.setting;
         let (host, offers_tls) = (host.clone(), (tls.is_there)());
         let setting = smtp::Setting { host, is_lmtp, offers_tls, is_tls: false, bytes_max: *bytes_max };
-        let (mut talk, peer) = (SmtpTalk::new(setting, receiving), Some(self.peer));
+        let (mut talk, peer) = (SmtpTalk::new(setting, receiving, self.peer), Some(self.peer));
         let Next::Tls(stream) = talk.run(stream, peer, self.post, &mut self.stop).await? else { return Ok(()) };
         let stream = begin_tls(&tls.smtp, stream).await?;
         talk.is_secured();
@@ -113,28 +113,44 @@ where
     timeout(HANDSHAKE_TIME_MAX, tls.accept(stream)).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// Bytes of messages that are being received, over all connections.
+/// Bytes of messages that are being received, over all connections, by who sends them.
 #[derive(Default)]
-pub struct Receiving(AtomicUsize);
+pub struct Receiving(Mutex<BTreeMap<IpAddr, usize>>);
 
 /// What one connection has of it.
 struct Share {
     all: Arc<Receiving>,
+    /// Its client, as far as clients are told apart.
+    of: IpAddr,
     held: usize,
 }
 
 impl Share {
-    /// False: there is no room for so much.
+    fn new(all: &Arc<Receiving>, peer: IpAddr) -> Self {
+        Self { all: Arc::clone(all), of: network(peer), held: 0 }
+    }
+
+    /// False: there is no room for so much. Who has much already leaves half of all to others.
     fn holds(&mut self, now: usize) -> bool {
-        let all = &self.all.0;
-        if now >= self.held {
-            all.fetch_add(now - self.held, Ordering::Relaxed);
-        } else {
-            all.fetch_sub(self.held - now, Ordering::Relaxed);
-        }
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         let grew = now > self.held;
+        let its = all.get(&self.of).map_or(0, |bytes| bytes - self.held) + now;
+        if its == 0 {
+            all.remove(&self.of);
+        } else {
+            all.insert(self.of, its);
+        }
         self.held = now;
-        !grew || all.load(Ordering::Relaxed) <= RECEIVING_BYTES_MAX
+        let most = if its > RECEIVING_OF_ONE { RECEIVING_BYTES_MAX / 2 } else { RECEIVING_BYTES_MAX };
+        !grew || all.values().sum::<usize>() <= most
+    }
+}
+
+/// One machine, or one network of IPv6: its owner has as many addresses there as he likes.
+fn network(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => of,
+        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -234,10 +250,10 @@ struct SmtpTalk {
 }
 
 impl SmtpTalk {
-    fn new(setting: smtp::Setting, receiving: &Arc<Receiving>) -> Self {
+    fn new(setting: smtp::Setting, receiving: &Arc<Receiving>, peer: IpAddr) -> Self {
         let mut first = Vec::new();
         let session = smtp::Session::new(setting, &mut first);
-        Self { session, first, share: Share { all: Arc::clone(receiving), held: 0 } }
+        Self { session, first, share: Share::new(receiving, peer) }
     }
 
     fn is_secured(&mut self) {
@@ -524,15 +540,22 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_messages_is_counted_over_all_connections() {
+    fn memory_for_messages_is_counted_over_all_connections_and_nobody_has_all_of_it() {
         let all: Arc<Receiving> = Arc::default();
-        let share = || Share { all: Arc::clone(&all), held: 0 };
-        let (mut one, mut two) = (share(), share());
-        assert!(one.holds(RECEIVING_BYTES_MAX - 10) && two.holds(10));
-        assert!(!two.holds(11) && one.holds(5), "who gives back is never told that there is no room");
-        drop(one);
-        assert!(two.holds(12));
-        drop(two);
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        let of = |peer: &str| Share::new(&all, peer.parse().unwrap());
+        let (mut one, mut again) = (of("192.0.2.1"), of("192.0.2.1"));
+        assert!(one.holds(RECEIVING_BYTES_MAX / 2 - 10) && again.holds(10));
+        assert!(!again.holds(11) && one.holds(5), "who gives back is never told that there is no room");
+        assert!(again.holds(12));
+        one.holds(RECEIVING_BYTES_MAX / 2 - 12);
+        let mut others: Vec<Share> = (2..6).map(|n| of(&format!("192.0.2.{n}"))).collect();
+        assert!(others.iter_mut().all(|share| share.holds(RECEIVING_BYTES_MAX / 8)), "half of it is left to others");
+        assert!(!others[0].holds(RECEIVING_BYTES_MAX / 8 + 1), "all of it is taken");
+        drop((one, again, others));
+        let (mut six, mut beside) = (of("2001:db8::1"), of("2001:db8::2:0:0:1"));
+        assert!(six.holds(1) && beside.holds(1));
+        assert_eq!(all.0.lock().unwrap().len(), 1, "a network of IPv6 is one");
+        drop((six, beside));
+        assert!(all.0.lock().unwrap().is_empty());
     }
 }

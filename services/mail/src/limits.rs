@@ -71,6 +71,9 @@ pub const DELETES_AT_A_TIME: usize = 16;
 
 /// Bytes of messages that are being received, over all connections of a clone: then more are told to come later.
 pub const RECEIVING_BYTES_MAX: usize = 256 << 20;
+/// So much of it one client may have whatever others have: the largest message (63 MiB) and what belongs to it. More, as long as half of
+/// all is free.
+pub const RECEIVING_OF_ONE: usize = RECEIVING_BYTES_MAX / 4;
 /// Messages that a clone stores at a time, each at all its recipients.
 pub const STORING_MAX: usize = 64;
 /// Bytes that are read from a connection at a time.
