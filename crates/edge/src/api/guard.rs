@@ -3,17 +3,24 @@
 //! that another site asks is refused, except when a person follows a link. Then the tokens: compared in constant time.
 
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use host::crowd::Caller;
+use hyper::body::{Body as _, Frame, SizeHint};
 use node::{Door, View};
+use tokio::sync::watch;
 
-use super::places::{self, Visitor};
+use super::places::{self, Visitor, Who};
 use super::{Api, Problem};
 use crate::resp::same_secret;
 
@@ -36,7 +43,60 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
         let caller = Caller { from, is_operator: operator(request.headers(), &view).is_ok() };
         request.extensions_mut().insert(caller);
     }
-    next.run(request).await
+    let with = Opened { at: request.uri().clone(), token: token_alone(request.headers()), who: None };
+    let response = next.run(request).await;
+    // A stream lasts, and its token may be made anew meanwhile.
+    match with.opened(&view) {
+        Some(with) if response.body().size_hint().exact().is_none() => {
+            let views = api.backend.watch();
+            response.map(|body| Body::new(AsLong { body, views, with }))
+        }
+        _ => response,
+    }
+}
+
+/// What a request was opened with.
+struct Opened {
+    at: Uri,
+    token: HeaderMap,
+    who: Option<Who>,
+}
+
+impl Opened {
+    fn opened(mut self, view: &View) -> Option<Self> {
+        self.who = Some(places::holder(self.at.path(), &self.token, view)?);
+        Some(self)
+    }
+
+    fn still_opens(&self, view: &View) -> bool {
+        places::holder(self.at.path(), &self.token, view) == self.who
+    }
+}
+
+fn token_alone(headers: &HeaderMap) -> HeaderMap {
+    headers.get(header::AUTHORIZATION).map(|token| (header::AUTHORIZATION, token.clone())).into_iter().collect()
+}
+
+/// A body that ends when what it was opened with opens nothing any more.
+struct AsLong {
+    body: Body,
+    views: watch::Receiver<Arc<View>>,
+    with: Opened,
+}
+
+impl hyper::body::Body for AsLong {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let still = self.with.still_opens(&self.views.borrow());
+        Poll::Ready(frame.filter(|_| still))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn admit(api: &Api, view: &View, request: &Request) -> Result<(), Problem> {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use e2e::resp::{Resp, Word};
+use e2e::sse::Sse;
 use e2e::tools::Said;
 use e2e::{Up, http, wait_for};
 
@@ -48,6 +49,9 @@ fn a_token_that_is_made_anew_opens_at_once_and_the_one_before_for_a_while() {
     let shown = up.coppice(&["status", "--json"]).good() + &up.coppice(&["events"]).good();
     assert!(!shown.contains(&first) && !shown.contains(&second));
 
+    let mut stream = Sse::open(up.at(2).api, "/v1/ns/bank/watch?prefix=", &first, None).unwrap();
+    stream.next().expect("it begins");
+
     // Now the second is the one before, and ends by itself; the first ended when the third came.
     up.coppice(&["token", "renew", "ns", "bank", "--keep", "3s"]).good();
     let third = up.token("bank");
@@ -62,6 +66,8 @@ fn a_token_that_is_made_anew_opens_at_once_and_the_one_before_for_a_while() {
         other => Err(format!("{other:?}")),
     });
     opens(&up, &third).unwrap();
+    up.linear(1, "bank", &third).ask(&["SET", "gold", "1"]).unwrap();
+    assert!(stream.next().is_err(), "what was opened with it is told nothing more");
     wait_for("nothing is left to be told", SOON, || match up.coppice(&["status"]).good() {
         said if said.contains("was renewed") => Err(said),
         _ => Ok(()),
