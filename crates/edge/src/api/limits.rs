@@ -37,6 +37,8 @@ pub const OBJECT_BUDGET_PER_MIB: Span = Span::millis(500);
 pub const OBJECT_BODY_TIME_MAX: Duration = Duration::from_secs(600);
 /// Large objects on their way in, MiB, over all connections of a node, beside the first MiB of each. More are told to come again.
 pub const OBJECTS_COMING_MIB: usize = 192;
+/// ... and of one namespace: two of the largest, and a third of all is for others.
+pub const OBJECTS_COMING_OF_ONE_MIB: usize = 128;
 /// A piece of an object that is being read is asked for so long: a holder that died is known by then.
 pub const OBJECT_PIECE_TIME_MAX: Duration = Duration::from_secs(10);
 

@@ -12,7 +12,7 @@
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
 //! - `certificates.rs`: certificates of the cluster (operator); with their keys, for clones that were declared to have them.
-//! - `objects.rs`: objects of an owner, of class `object`.
+//! - `objects.rs`: objects of an owner, of class `object`; `coming.rs`: room for those on their way in.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
 //! - `secrets.rs`: secrets of services (operator), and all of them sealed for a backup.
@@ -52,6 +52,7 @@ mod catalog;
 mod certificates;
 mod class;
 mod code;
+mod coming;
 mod declare;
 pub mod dump;
 mod explain;
@@ -83,6 +84,7 @@ pub use places::Room;
 pub use problem::Problem;
 pub use shown::Sight;
 
+use coming::Coming;
 use places::{Door, Streams, Visitor};
 
 /// How the node is asked, from any thread.
@@ -145,8 +147,7 @@ pub struct Api {
     uploads: Arc<Semaphore>,
     copies: Arc<Semaphore>,
     dumps: Arc<Semaphore>,
-    /// MiB of large objects on their way in.
-    bodies: Arc<Semaphore>,
+    coming: Arc<Coming>,
     /// Who shows no token learns nothing but whether the node lives.
     is_private: bool,
 }
@@ -181,7 +182,7 @@ pub fn router_with(
         uploads: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         dumps: Arc::new(Semaphore::new(limits::DUMPS_MAX)),
-        bodies: Arc::new(Semaphore::new(limits::OBJECTS_COMING_MIB)),
+        coming: Arc::default(),
         is_private,
     };
     Router::new()

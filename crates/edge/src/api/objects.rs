@@ -18,14 +18,14 @@ use serde_json::json;
 use state::class::Version;
 use state::object::limits::{LIST_MAX, OBJECT_BYTES_MAX, PIECE_BYTES};
 use state::object::{Action, Cutter, Id, List, Listed, Op, Reply};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{Path, Query};
 use super::class::only_object;
+use super::coming::Room;
 use super::limits::{
     BODY_TIME_MAX, DUMP_AGAIN, OBJECT_BODY_TIME_MAX, OBJECT_BUDGET, OBJECT_PIECE_TIME_MAX, OBJECTS_COMING_MIB,
-    object_budget,
+    OBJECTS_COMING_OF_ONE_MIB, object_budget,
 };
 use super::linear::plain;
 use super::problem::{done, odd};
@@ -45,7 +45,7 @@ type Named = Path<(String, String, String)>;
 pub async fn put(State(api): State<Api>, Path((ns, owner, id)): Named, headers: HeaderMap, body: Body) -> Done {
     may(&api, &ns, &headers)?;
     let id = id_of(&id)?;
-    let (body, _room) = received(&api, &headers, body).await?;
+    let (body, _room) = received(&api, &ns, &headers, body).await?;
     let budget = object_budget(body.len());
     match operate(&api, &ns, &owner, Action::Put { id, body }, &headers, budget).await? {
         Reply::Stored { version, copies } => Ok(written(version, copies)),
@@ -63,9 +63,10 @@ pub async fn put(State(api): State<Api>, Path((ns, owner, id)): Named, headers: 
 /// What has come, in pieces, and the room that it takes of what this node has for all that come: it is given to one when its bytes are there.
 async fn received(
     api: &Api,
+    ns: &str,
     headers: &HeaderMap,
     mut body: Body,
-) -> Result<(state::object::Body, Option<OwnedSemaphorePermit>), Problem> {
+) -> Result<(state::object::Body, Vec<Room>), Problem> {
     let too_large = || {
         let why = format!("an object may have {OBJECT_BYTES_MAX} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
@@ -76,7 +77,7 @@ async fn received(
     }
     let late = || Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
     let until = Instant::now() + OBJECT_BODY_TIME_MAX;
-    let (mut cutter, mut room, mut has_room) = (Cutter::default(), None::<OwnedSemaphorePermit>, PIECE_BYTES);
+    let (mut cutter, mut room, mut has_room) = (Cutter::default(), Vec::new(), PIECE_BYTES);
     loop {
         let frame = match timeout_at(until.min(Instant::now() + BODY_TIME_MAX), body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
@@ -89,16 +90,13 @@ async fn received(
             return Err(too_large());
         }
         while cutter.len() + data.len() > has_room {
-            let more = Arc::clone(&api.bodies).try_acquire_owned();
-            let more = more.map_err(|_| {
-                let why =
-                    format!("large objects of {OBJECTS_COMING_MIB} MiB together are on their way in here already");
+            room.push(api.coming.take(ns).ok_or_else(|| {
+                let why = format!(
+                    "large objects of {OBJECTS_COMING_MIB} MiB together are on their way in here already, or \
+                     {OBJECTS_COMING_OF_ONE_MIB} MiB of this namespace"
+                );
                 Problem::busy(why, Span::secs(1))
-            })?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
-            }
+            })?);
             has_room += PIECE_BYTES;
         }
         cutter.add(data);
