@@ -18,6 +18,11 @@ test:
 deny:
     cargo deny --locked check bans licenses sources
 
+# known weaknesses of dependencies, anew: `just advisories ../advisory-db`, a clone of github.com/RustSec/advisory-db
+advisories clone:
+    cargo run -q --locked -p xtask -- advisories {{clone}} > target/advisories.txt
+    mv target/advisories.txt xtask/advisories.txt
+
 fix:
     cargo fmt --all
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged

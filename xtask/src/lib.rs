@@ -1,9 +1,10 @@
 //! Keeps the house in order (architecture.md, style.md): who may use whom, purity below the waterline, headers, leftovers,
-//! length of files, paths in documents, cases that have tests, what belongs to a built-in service. `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
+//! length of files, paths in documents, cases that have tests, what belongs to a built-in service, known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
 //! `documents` at what leads people through the tree. Every check
 //! is a plain function from text to findings, with a test in which it fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod advisories;
 pub mod cases;
 pub mod documents;
 pub mod files;
@@ -45,6 +46,7 @@ pub fn root() -> PathBuf {
 /// What is not in order.
 pub fn tidy(root: &Path) -> Result<usize, Vec<Finding>> {
     let mut findings = layers::check(&metadata(root));
+    findings.extend(advisories::check(root));
     findings.extend(cases::check(root));
     findings.extend(documents::check(root));
     findings.extend(services::check(root));
