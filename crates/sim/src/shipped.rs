@@ -200,7 +200,7 @@ impl Factory for Cluster {
             card: card.clone(),
             seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
             seed: life.seed,
-            settings: self.settings,
+            settings: self.settings.clone(),
             overflow: false,
             room: 64,
             builtins: &[],
