@@ -151,10 +151,12 @@ fn fits(requirement: &str, version: &str) -> Option<bool> {
     for part in requirement.split(',').map(str::trim) {
         let end = part.find(|c: char| c.is_ascii_digit())?;
         let (what, (bound, said)) = (part[..end].trim(), numbers(&part[end..])?);
-        let next = match (bound, said) {
-            ([major @ 1.., ..], _) => [major + 1, 0, 0],
-            ([0, minor, _], said) if minor > 0 || said < 3 => [0, minor + 1, 0],
-            ([_, _, patch], _) => [0, 0, patch + 1],
+        let [major, minor, patch] = bound;
+        let next = match (major, minor) {
+            (1.., _) => [major + 1, 0, 0],
+            (0, 1..) => [0, minor + 1, 0],
+            (0, 0) if said < 3 => [0, 1, 0],
+            (0, 0) => [0, 0, patch + 1],
         };
         let is_so = match what {
             ">=" => version >= bound,
@@ -162,7 +164,7 @@ fn fits(requirement: &str, version: &str) -> Option<bool> {
             "<" => version < bound,
             "<=" => version <= bound,
             "=" => version == bound,
-            "~" => version >= bound && version < [bound[0], bound[1] + 1, 0],
+            "~" => version >= bound && version < [major, minor + 1, 0],
             "" | "^" => version >= bound && version < next,
             _ => return None,
         };
