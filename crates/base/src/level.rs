@@ -62,6 +62,7 @@
 //! - there may be two authorities while one takes the other's place (`node/src/authority.rs`)
 //! - a service's token may follow from a salt besides the operator's (`node/src/renewed.rs`)
 //! - services have `limits` and `user` (`clones/src/bounds.rs`)
+//! - what nodes say of services goes in parts where it is long (`clones/src/parts.rs`), so there may be more services and clones
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 9;

@@ -77,6 +77,11 @@ impl Assignments {
         self.of.get(id) == Some(&node) || self.leaving.get(id) == Some(&node)
     }
 
+    /// The clones of a service and their nodes, in order.
+    pub fn of_service(&self, service: &str) -> impl Iterator<Item = (&CloneId, &NodeId)> {
+        self.of.range(CloneId::new(service, 0)..=CloneId::new(service, u32::MAX))
+    }
+
     /// The clones that a node is to run, in order.
     pub fn at(&self, node: NodeId) -> impl Iterator<Item = &CloneId> {
         self.of.keys().filter(move |id| self.has(id, node))

@@ -169,8 +169,7 @@ impl Serving<'_> {
 
 /// A service's clones that serve where they are meant to.
 fn serving<'a>(service: &str, cluster: &'a Cluster, current: &'a Assignments, demands: &[&Demand]) -> Vec<Serving<'a>> {
-    let its = current.of.iter().filter(|(id, _)| id.service == service);
-    let lives = its.filter_map(|(id, node)| {
+    let lives = current.of_service(service).filter_map(|(id, node)| {
         let node: NodeId = *node;
         let load = cluster.live.iter().find(|load| load.id == node)?;
         let &(version, since_ms) = load.serving.get(id)?;

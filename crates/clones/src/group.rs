@@ -127,6 +127,8 @@ pub struct Group {
     slots: BTreeMap<CloneId, Slot>,
     /// Processes that were started and have not exited.
     lives: BTreeMap<ProcId, Life>,
+    /// Which of them are of each clone. Invariant: has those of `lives`, no others.
+    lives_of: BTreeMap<CloneId, BTreeSet<ProcId>>,
     runs: Runs,
     /// Sick clones of other nodes.
     elsewhere: Vec<Sick>,
@@ -210,6 +212,7 @@ impl Group {
             wanted: BTreeMap::new(),
             slots: BTreeMap::new(),
             lives: BTreeMap::new(),
+            lives_of: BTreeMap::new(),
             runs: Runs::default(),
             elsewhere: Vec::new(),
             budgets: BTreeMap::new(),
@@ -304,6 +307,11 @@ impl Group {
         all.extend(idle.map(|(id, slot)| self.status_of_idle(id, slot)));
         all.sort_by(|a, b| (&a.id, a.state).cmp(&(&b.id, b.state)));
         all
+    }
+
+    /// How many clones are to run here.
+    pub fn size(&self) -> usize {
+        self.slots.len()
     }
 
     /// The content of this node's beacon.
@@ -450,7 +458,7 @@ impl Group {
     }
 
     fn scene(&self, service: &str) -> Scene {
-        let assigned = || self.assigned.of.iter().filter(|(id, _)| id.service == service);
+        let assigned = || self.assigned.of_service(service);
         let is_its = |id: &CloneId| id.service == service;
         let mut sick: BTreeMap<CloneId, Sick> = BTreeMap::new();
         let elsewhere = self.elsewhere.iter().filter(|sick| is_its(&sick.id)).cloned();
@@ -490,6 +498,12 @@ impl Group {
 
     fn exited(&mut self, now: Now, proc: ProcId, exit: &Exit, out: &mut Vec<Output>) {
         let Some(life) = self.lives.remove(&proc) else { return };
+        if let Some(procs) = self.lives_of.get_mut(&life.id) {
+            procs.remove(&proc);
+            if procs.is_empty() {
+                self.lives_of.remove(&life.id);
+            }
+        }
         self.changed = true;
         let death = life.death(now.mono, exit);
         let (kind, mut text, served) = match death {
@@ -560,8 +574,8 @@ impl Group {
             return false;
         }
         let Some(hash) = self.hash_of(&life.id) else { return true };
-        let replaced = self.lives_of(&life.id).any(|(_, other)| other.hash == hash && other.is_serving());
-        life.hash != hash && (replaced || !life.is_serving())
+        let replaced = || self.lives_of(&life.id).any(|(_, other)| other.hash == hash && other.is_serving());
+        life.hash != hash && (!life.is_serving() || replaced())
     }
 
     /// Whether a new life of this slot may begin as soon as its wait is over.
@@ -678,14 +692,15 @@ impl Group {
         spec.env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
+        self.lives_of.entry(id.clone()).or_default().insert(proc);
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");
         slot.restarts += u32::from(std::mem::take(&mut slot.died));
         self.changed = true;
         out.push(Output::Spawn { proc, spec });
     }
 
-    fn lives_of<'a>(&'a self, id: &'a CloneId) -> impl Iterator<Item = (&'a ProcId, &'a Life)> {
-        self.lives.iter().filter(move |(_, life)| life.id == *id)
+    fn lives_of(&self, id: &CloneId) -> impl Iterator<Item = (&ProcId, &Life)> {
+        self.lives_of.get(id).into_iter().flatten().filter_map(|proc| self.lives.get_key_value(proc))
     }
 
     fn hash_of(&self, id: &CloneId) -> Option<u64> {

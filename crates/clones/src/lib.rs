@@ -33,6 +33,7 @@ pub mod members;
 pub mod off;
 pub mod partition;
 mod partition_check;
+pub mod parts;
 pub mod path;
 pub mod pipeline;
 pub mod plan;
@@ -75,6 +76,9 @@ pub const LEVEL_BOUNDS: u32 = 9;
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
 
+/// ... and from which what nodes say of services goes in parts where it is long.
+pub const LEVEL_PARTS: u32 = 9;
+
 pub use access::AccessLog;
 pub use allows::Allows;
 pub use asks::Asks;
@@ -95,6 +99,7 @@ pub use members::Members;
 pub use off::Off;
 pub use partition::Partition;
 pub use partition_check::tcp_ports;
+pub use parts::Parted;
 pub use pipeline::PipelineSpec;
 pub use route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes};
 pub use sandbox::Sandbox;

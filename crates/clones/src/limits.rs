@@ -4,9 +4,11 @@ use base::Span;
 
 /// Clones of one service at most.
 pub const CLONES_PER_SERVICE_MAX: u32 = 256;
-/// Clones of all services at most: even if one node runs them all, what it says of them (about 40 bytes each) and the
-/// assignments (about 4 bytes each) stay under the 64 KiB of a beacon.
-pub const CLONES_MAX: u32 = 1024;
+/// Clones of all services at most: two of each service that may be. A leader plans them all within some milliseconds.
+pub const CLONES_MAX: u32 = 4096;
+/// ... before all nodes have [`crate::LEVEL_PARTS`]: even if one node runs them all, what it says of them (about 40 bytes each) and
+/// the assignments (about 4 bytes each) stay under the 64 KiB of one fact.
+pub const CLONES_MAX_BEFORE: u32 = 1024;
 /// A service's name is part of a host label, of log lines and of environment variables.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Of a path that is open to clones (`sandbox`).
@@ -27,8 +29,10 @@ pub const USER_BYTES_MAX: usize = 32;
 pub const SECRET_NAME_BYTES_MAX: usize = 64;
 /// Secrets of one service that are files: each is written when a clone starts.
 pub const SECRET_FILES_MAX: usize = 64;
-/// Services at most: their names travel in each beacon, so 256 x 64 bytes are a quarter of one.
-pub const SERVICES_MAX: usize = 256;
+/// Services at most: with some 300 bytes each they are declared by one change (1 MiB at most).
+pub const SERVICES_MAX: usize = 2048;
+/// ... before all nodes have [`crate::LEVEL_PARTS`]: their names travel in one fact, so 256 x 64 bytes are a quarter of it.
+pub const SERVICES_MAX_BEFORE: usize = 256;
 
 /// Partitions of one service at most, and of all. Each is some 100 bytes of the declaration (1 MiB at most) and of the
 /// route table; a test holds 10,000 to 2 microseconds a look-up.
@@ -125,6 +129,20 @@ pub const OUTPUT_LINES: usize = 20;
 pub const OUTPUT_LINE_BYTES: usize = 256;
 /// A beacon carries at most this much (its limit is 64 KiB): older output is left out first.
 pub const BEACON_BYTES_MAX: usize = 56 << 10;
+/// Up to so many clones are told in one fact: a change of it costs less than parts would.
+pub const PARTS_FROM: usize = 100;
+/// Parts that services are spread over: with [`SERVICES_MAX`] of them, 32 services are told anew when one has changed.
+pub const PARTS: u32 = 64;
+/// Of one part, as far as several services are in it: half of what a fact may have, as sizes are estimated.
+pub const PART_BYTES: usize = 32 << 10;
+/// Parts of one thing that a node says: a few for each slot. Three things are said so, and a node has 1,024 facts.
+pub const PARTS_MAX: usize = 256;
+/// What a service takes in a part at most, bytes: its name, and its index.
+pub const PART_SERVICE_BYTES: usize = 80;
+/// What a clone takes there at most, bytes, without texts: where it is and comes from, with the ids of both nodes.
+pub const PART_PLACE_BYTES: usize = 48;
+/// ... of what its node says of it.
+pub const PART_CLONE_BYTES: usize = 72;
 
 /// A new leader believes that a node is gone of which it never heard only after this: what it knows is soft and must be
 /// collected first. One that it saw die is gone at once.
@@ -197,8 +215,8 @@ pub const NODE_HAS_ROOM: f64 = 600.0;
 pub const NODE_AVERAGE_OVER: Span = Span::secs(5);
 /// Clones on one node for each of its processors, unless it says otherwise; more are for when all nodes are full.
 pub const CLONES_PER_PROCESSOR: u32 = 4;
-/// Bytes of what an edge says: all clones at some 80 bytes.
-pub const DEMAND_BYTES_MAX: usize = 128 << 10;
+/// Bytes of what an edge says: all services and clones at some 150 bytes.
+pub const DEMAND_BYTES_MAX: usize = 1 << 20;
 /// Bytes of what an edge tells others by priority: some hundred services at some 100 bytes, as it goes to every node.
 pub const DOORS_BYTES_MAX: usize = 32 << 10;
 
@@ -295,6 +313,18 @@ const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");
 const _: () = assert!(PARTITIONS_PER_SERVICE_MAX <= PARTITIONS_MAX, "one service cannot have more than all");
 const _: () = assert!(CLONES_DEFAULT <= CLONES_PER_SERVICE_MAX, "the default is allowed");
+const _: () = assert!(
+    SERVICES_MAX * CLONES_DEFAULT as usize <= CLONES_MAX as usize,
+    "as many may be declared without more words"
+);
+const ONE_PLACED: usize = PART_SERVICE_BYTES + CLONES_PER_SERVICE_MAX as usize * (PART_PLACE_BYTES + ILL_WHY_BYTES);
+const _: () = assert!(ONE_PLACED <= BEACON_BYTES_MAX, "one service fits into a part");
+// Twice: while clones are replaced, two of each are listed.
+const ONE_RUN: usize = PART_SERVICE_BYTES + 2 * CLONES_PER_SERVICE_MAX as usize * PART_CLONE_BYTES;
+const _: () = assert!(ONE_RUN <= BEACON_BYTES_MAX, "and so does what one node says of it");
+const _: () = assert!(
+    2 * CLONES_MAX as usize * (PART_SERVICE_BYTES + PART_CLONE_BYTES) / PART_BYTES + 2 * (PARTS as usize) <= PARTS_MAX
+);
 const _: () = assert!(PROBE_TIMEOUT.0 < PROBE_LOST.0, "a probe's own timeout ends it before it counts as lost");
 const SICK_WITHIN: u64 = (PROBE_SERVING_EVERY.0 + PROBE_LOST.0) * PROBES_FAILED_MAX as u64;
 const _: () =

@@ -99,7 +99,7 @@ enum Stays {
 impl Cluster {
     /// How many clones a service is to have.
     pub(crate) fn size(&self, service: &str, spec: &ServiceSpec, current: &Assignments) -> u32 {
-        let has = || current.of.keys().filter(|id| id.service == service).count() as u32;
+        let has = || current.of_service(service).count() as u32;
         spec.standing().clamp(self.sizes.get(service).copied().unwrap_or_else(has))
     }
 
@@ -166,7 +166,7 @@ impl Cluster {
             at.clone().max().unwrap_or(0) < at.min().unwrap_or(0) + 2
         };
         for service in self.services.keys() {
-            let its: Vec<&CloneId> = next.of.keys().filter(|id| id.service == *service).collect();
+            let its: Vec<&CloneId> = next.of_service(service).map(|(id, _)| id).collect();
             let well = its.iter().all(|id| self.serves(next.of[*id], id));
             if !well || self.resting.contains(service) {
                 continue;
@@ -194,8 +194,7 @@ impl Cluster {
 
     /// How many clones of a service serve, where they are or where they come from.
     pub(crate) fn serving(&self, service: &str, current: &Assignments) -> u32 {
-        let its = current.of.iter().filter(|(id, _)| id.service == service);
-        let serve = its.filter(|(id, at)| {
+        let serve = current.of_service(service).filter(|(id, at)| {
             self.serves(**at, id) || current.leaving.get(*id).is_some_and(|from| self.serves(*from, id))
         });
         serve.count() as u32

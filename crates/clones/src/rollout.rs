@@ -82,7 +82,7 @@ impl Scene {
         next: &Assignments,
     ) -> Self {
         let (live, its) = (&cluster.live, |id: &CloneId| id.service == service);
-        let clones: Vec<CloneId> = next.of.keys().filter(|id| its(id)).cloned().collect();
+        let clones: Vec<CloneId> = next.of_service(service).map(|(id, _)| id.clone()).collect();
         let told = next.fresh.iter().filter(|(id, of)| its(id) && **of == number);
         let fresh: BTreeSet<CloneId> = told.map(|(id, _)| id.clone()).collect();
         let serves = |id: &&CloneId| {

@@ -305,8 +305,8 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
 
     let many =
         |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256.into(), ..ServiceSpec::new(["a"]) }));
-    assert_eq!(validate_all(&many(4).collect(), &carts, &[]), Ok(()));
-    assert!(validate_all(&many(5).collect(), &carts, &[]).unwrap_err()[0].why.contains("limit of 1024"));
+    assert_eq!(validate_all(&many(16).collect(), &carts, &[]), Ok(()));
+    assert!(validate_all(&many(17).collect(), &carts, &[]).unwrap_err()[0].why.contains("limit of 4096"));
 }
 
 #[test]

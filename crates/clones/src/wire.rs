@@ -1,5 +1,5 @@
-//! The bytes of both beacons: assignments and a node's clones. Prost messages with a version in front; unknown fields are
-//! skipped. Service names and node ids are tables, so that a clone costs a few bytes. Decoding never panics.
+//! The bytes of both beacons: assignments and a node's clones, in one fact or in parts (`parts.rs`). Prost messages with a version in
+//! front; unknown fields are skipped. Service names and node ids are tables, so that a clone costs a few bytes. Decoding never panics.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,17 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::assign::Overflow;
-use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, ILL_WHY_BYTES, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
+use crate::limits::{
+    BEACON_BYTES_MAX, CLONES_MAX, ILL_WHY_BYTES, OUTPUT_LINE_BYTES, OUTPUT_LINES, PART_CLONE_BYTES, PART_PLACE_BYTES,
+    PART_SERVICE_BYTES, PARTS_FROM, SERVICES_MAX,
+};
+use crate::parts::{self, Parted};
 use crate::{Assignments, CloneId, CloneState, CloneStatus, Ill, NodeClones};
 
 /// First byte of both. Another one is of a version we cannot read.
 const VERSION: u8 = 1;
+/// ... of the head of one that is in parts. Each part is as a whole one, of some services.
+const IN_PARTS: u8 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct WireAssignments {
@@ -41,6 +47,11 @@ struct WireAssignments {
     overflow_last_ms: u64,
     #[prost(message, repeated, tag = "12")]
     starts: Vec<WireStart>,
+    /// Of a head: its parts.
+    #[prost(uint32, repeated, tag = "13")]
+    part_numbers: Vec<u32>,
+    #[prost(fixed64, repeated, tag = "14")]
+    part_hashes: Vec<u64>,
 }
 
 /// How long a service's clones take to start.
@@ -89,6 +100,11 @@ struct WireClones {
     by: u64,
     #[prost(uint64, tag = "6")]
     boot: u64,
+    /// Of a head: its parts.
+    #[prost(uint32, repeated, tag = "7")]
+    part_numbers: Vec<u32>,
+    #[prost(fixed64, repeated, tag = "8")]
+    part_hashes: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -143,19 +159,24 @@ impl<T: Ord + Clone> Table<T> {
     }
 }
 
-fn versioned(message: &impl Message) -> Bytes {
+fn versioned(version: u8, message: &impl Message) -> Bytes {
     let mut bytes = Vec::with_capacity(1 + message.encoded_len());
-    bytes.push(VERSION);
+    bytes.push(version);
     message.encode(&mut bytes).expect("a vector grows");
     bytes.into()
 }
 
-fn message<M: Message + Default>(bytes: &[u8]) -> Option<M> {
-    let (&version, rest) = bytes.split_first()?;
-    if version != VERSION {
+fn message<M: Message + Default>(version: u8, bytes: &[u8]) -> Option<M> {
+    let (&first, rest) = bytes.split_first()?;
+    if first != version {
         return None;
     }
     M::decode(rest).ok()
+}
+
+/// Whether this is the head of what is in parts.
+pub fn is_in_parts(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&IN_PARTS)
 }
 
 impl Assignments {
@@ -176,25 +197,78 @@ impl Assignments {
         let start = |(service, ms): (&String, &u32)| WireStart { service: services.index(service), ms: *ms };
         let starts = self.starts.iter().map(start).collect();
         let (services, nodes) = (services.1, nodes.1);
-        versioned(&WireAssignments {
+        versioned(VERSION, &WireAssignments { services, nodes, of, starts, ..self.head() })
+    }
+
+    /// What is said of no service.
+    fn head(&self) -> WireAssignments {
+        WireAssignments {
             term: self.term,
             seq: self.seq,
             by: self.by.0,
             boot: self.boot.0,
-            services,
-            nodes,
-            of,
             recruited: self.overflow.times,
             overflow_total_ms: self.overflow.total_ms,
             overflow_since_ms: self.overflow.since_ms.unwrap_or(0),
             overflow_last_ms: self.overflow.last_ms,
-            starts,
-        })
+            ..WireAssignments::default()
+        }
     }
 
-    /// None if the bytes are not assignments of a version known here.
+    /// The values of the beacon, in parts if they are many and it `may` be so.
+    pub fn told(&self, may: bool) -> Parted {
+        if !may || self.of.len().max(self.starts.len()) <= PARTS_FROM {
+            return Parted::whole(self.encode());
+        }
+        let mut bytes: BTreeMap<&str, usize> = BTreeMap::new();
+        for id in self.of.keys() {
+            let why = self.ill.get(id).map_or(0, |ill| ill.why.len());
+            *bytes.entry(&id.service).or_insert(PART_SERVICE_BYTES) += PART_PLACE_BYTES + why;
+        }
+        self.starts.keys().for_each(|service| *bytes.entry(service).or_default() += PART_SERVICE_BYTES);
+        let numbers = parts::numbers(&bytes);
+        let mut parts: BTreeMap<u32, Self> = BTreeMap::new();
+        for (id, node) in &self.of {
+            let part = parts.entry(numbers[id.service.as_str()]).or_default();
+            part.of.insert(id.clone(), *node);
+            part.leaving.extend(self.leaving.get(id).map(|from| (id.clone(), *from)));
+            part.fresh.extend(self.fresh.get(id).map(|version| (id.clone(), *version)));
+            part.ill.extend(self.ill.get(id).map(|ill| (id.clone(), ill.clone())));
+        }
+        for (service, ms) in &self.starts {
+            parts.entry(numbers[service.as_str()]).or_default().starts.insert(service.clone(), *ms);
+        }
+        let parts: BTreeMap<u32, Bytes> = parts.into_iter().map(|(number, part)| (number, part.encode())).collect();
+        let (part_numbers, part_hashes) = parts::list(&parts);
+        let head = versioned(IN_PARTS, &WireAssignments { part_numbers, part_hashes, ..self.head() });
+        Parted { head, parts }
+    }
+
+    /// Assignments that were told, from what is here of them. None if they are of a version unknown here, or if a part is missing.
+    pub fn read<'a>(head: &[u8], part: impl Fn(u32) -> Option<&'a Bytes>) -> Option<Self> {
+        if !is_in_parts(head) {
+            return Self::decode(head);
+        }
+        let wire: WireAssignments = message(IN_PARTS, head)?;
+        let parts = parts::listed(&wire.part_numbers, &wire.part_hashes, part)?;
+        let mut read = Self::of_wire(&wire)?;
+        for part in parts {
+            let Self { of, leaving, fresh, ill, starts, .. } = Self::decode(part)?;
+            read.of.extend(of);
+            read.leaving.extend(leaving);
+            read.fresh.extend(fresh);
+            read.ill.extend(ill);
+            read.starts.extend(starts);
+        }
+        (read.of.len() <= CLONES_MAX as usize && read.starts.len() <= SERVICES_MAX).then_some(read)
+    }
+
+    /// None if the bytes are not assignments of a version known here, in one fact.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let wire: WireAssignments = message(bytes)?;
+        Self::of_wire(&message(VERSION, bytes)?)
+    }
+
+    fn of_wire(wire: &WireAssignments) -> Option<Self> {
         if wire.of.len() > CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
             return None;
         }
@@ -233,12 +307,50 @@ impl NodeClones {
     pub fn encode(&self) -> Bytes {
         let mut lines = OUTPUT_LINES;
         loop {
-            let bytes = versioned(&self.wire(lines));
+            let bytes = versioned(VERSION, &self.wire(lines));
             if bytes.len() <= BEACON_BYTES_MAX || lines == 0 {
                 return bytes;
             }
             lines /= 2;
         }
+    }
+
+    /// The values of the beacon, in parts if they are many and it `may` be so. Each part leaves out output by itself.
+    pub fn told(&self, may: bool) -> Parted {
+        if !may || self.clones.len() <= PARTS_FROM {
+            return Parted::whole(self.encode());
+        }
+        let mut bytes: BTreeMap<&str, usize> = BTreeMap::new();
+        for clone in &self.clones {
+            *bytes.entry(&clone.id.service).or_insert(PART_SERVICE_BYTES) += PART_CLONE_BYTES;
+        }
+        let numbers = parts::numbers(&bytes);
+        let mut parts: BTreeMap<u32, Self> = BTreeMap::new();
+        for clone in &self.clones {
+            parts.entry(numbers[clone.id.service.as_str()]).or_default().clones.push(clone.clone());
+        }
+        let parts: BTreeMap<u32, Bytes> = parts.into_iter().map(|(number, part)| (number, part.encode())).collect();
+        let (part_numbers, part_hashes) = parts::list(&parts);
+        let (term, seq, by, boot) = self.obeys;
+        let (by, boot) = (by.0, boot.0);
+        let head = WireClones { term, seq, by, boot, part_numbers, part_hashes, ..WireClones::default() };
+        Parted { head: versioned(IN_PARTS, &head), parts }
+    }
+
+    /// A node's clones that were told, from what is here of them. None if they are of a version unknown here, or if a part is missing.
+    pub fn read<'a>(head: &[u8], part: impl Fn(u32) -> Option<&'a Bytes>) -> Option<Self> {
+        if !is_in_parts(head) {
+            return Self::decode(head);
+        }
+        let wire: WireClones = message(IN_PARTS, head)?;
+        let parts = parts::listed(&wire.part_numbers, &wire.part_hashes, part)?;
+        let obeys = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));
+        let mut clones = Vec::new();
+        for part in parts {
+            clones.extend(Self::decode(part)?.clones);
+        }
+        clones.sort_by(|a, b| (&a.id, a.state).cmp(&(&b.id, b.state)));
+        (clones.len() <= 2 * CLONES_MAX as usize).then_some(Self { obeys, clones })
     }
 
     fn wire(&self, lines: usize) -> WireClones {
@@ -272,13 +384,13 @@ impl NodeClones {
         };
         let clones = self.clones.iter().map(clone).collect();
         let (term, seq, by, boot) = self.obeys;
-        WireClones { services: services.1, clones, term, seq, by: by.0, boot: boot.0 }
+        WireClones { services: services.1, clones, term, seq, by: by.0, boot: boot.0, ..WireClones::default() }
     }
 
     /// None if the bytes are not a node's clones of a version known here. A clone in a state that only a newer version
     /// knows is left out.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let wire: WireClones = message(bytes)?;
+        let wire: WireClones = message(VERSION, bytes)?;
         // Twice: while a clone is replaced, two are listed.
         if wire.clones.len() > 2 * CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
             return None;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::{CLONES_MAX_BEFORE, SERVICES_MAX_BEFORE};
 
 fn assignments() -> Assignments {
     let (a, b) = (CloneId::new("shop", 0), CloneId::new("shop", 1));
@@ -113,7 +114,7 @@ fn unknown_fields_and_states_are_skipped_and_unknown_versions_are_not_read() {
     assert_eq!(NodeClones::decode(&longer), Some(clones()));
     let mut wire = clones().wire(OUTPUT_LINES);
     wire.clones[0].state = 9;
-    assert_eq!(NodeClones::decode(&versioned(&wire)).unwrap().clones, clones().clones[1..]);
+    assert_eq!(NodeClones::decode(&versioned(VERSION, &wire)).unwrap().clones, clones().clones[1..]);
     longer[0] = 2;
     assert_eq!(NodeClones::decode(&longer), None);
     assert_eq!(Assignments::decode(b""), None);
@@ -121,17 +122,17 @@ fn unknown_fields_and_states_are_skipped_and_unknown_versions_are_not_read() {
 
 #[test]
 fn indexes_past_the_tables_are_refused() {
-    let mut wire: WireAssignments = message(&assignments().encode()).unwrap();
+    let mut wire: WireAssignments = message(VERSION, &assignments().encode()).unwrap();
     wire.of[1].node = 2;
-    assert_eq!(Assignments::decode(&versioned(&wire)), None);
+    assert_eq!(Assignments::decode(&versioned(VERSION, &wire)), None);
     wire.of[1].node = 1;
     wire.of[1].leaving = 3;
-    assert_eq!(Assignments::decode(&versioned(&wire)), None);
+    assert_eq!(Assignments::decode(&versioned(VERSION, &wire)), None);
     wire.of[1].leaving = 0;
-    assert!(Assignments::decode(&versioned(&wire)).is_some());
+    assert!(Assignments::decode(&versioned(VERSION, &wire)).is_some());
     let mut wire = clones().wire(OUTPUT_LINES);
     wire.clones[0].service = 1;
-    assert_eq!(NodeClones::decode(&versioned(&wire)), None);
+    assert_eq!(NodeClones::decode(&versioned(VERSION, &wire)), None);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn output_is_cut_before_a_beacon_is_too_long() {
         last_output: lines.clone(),
         ..clones().clones[1].clone()
     };
-    for (clones, lines_left) in [(3, OUTPUT_LINES), (20, 10), (60, 2), (CLONES_MAX, 0)] {
+    for (clones, lines_left) in [(3, OUTPUT_LINES), (20, 10), (60, 2), (CLONES_MAX_BEFORE, 0)] {
         let all = NodeClones { obeys: (1, 1, NodeId(1), Boot(1)), clones: (0..clones).map(clone).collect() };
         let bytes = all.encode();
         assert!(bytes.len() <= BEACON_BYTES_MAX, "{clones} clones: {} bytes", bytes.len());
@@ -157,13 +158,104 @@ fn output_is_cut_before_a_beacon_is_too_long() {
 #[test]
 fn the_most_assignments_fit_into_a_beacon() {
     let mut most = Assignments::default();
-    for i in 0..CLONES_MAX {
-        let id = CloneId::new(format!("{:063}", i % SERVICES_MAX as u32), i);
+    for i in 0..CLONES_MAX_BEFORE {
+        let id = CloneId::new(format!("{:063}", i % SERVICES_MAX_BEFORE as u32), i);
         most.leaving.insert(id.clone(), NodeId(u64::from(i % 50)));
         most.of.insert(id, NodeId(u64::from(i % 49)));
     }
     assert!(most.encode().len() <= BEACON_BYTES_MAX, "{}", most.encode().len());
     assert_eq!(Assignments::decode(&most.encode()), Some(most));
+}
+
+/// As many as there may be, at one node.
+fn most() -> (Assignments, NodeClones) {
+    let (mut of, mut leaving, mut ill) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for i in 0..CLONES_MAX {
+        let id = CloneId::new(format!("{:063}", i / 2), i % 2);
+        leaving.insert(id.clone(), NodeId(u64::from(i % 50)));
+        ill.insert(id.clone(), Ill { since_ms: u64::MAX, why: "w".repeat(ILL_WHY_BYTES) });
+        of.insert(id, NodeId(u64::from(i % 49)));
+    }
+    let starts = of.keys().map(|id| (id.service.clone(), u32::MAX)).collect();
+    let lines: Vec<String> = (0..OUTPUT_LINES).map(|i| format!("{i} {}", "x".repeat(200))).collect();
+    let clone = |id: &CloneId| CloneStatus {
+        id: id.clone(),
+        restarts: u32::MAX,
+        since_ms: u64::MAX,
+        last_output: lines.clone(),
+        life: u64::MAX,
+        spec_hash: u64::MAX,
+        version: u32::MAX,
+        ..clones().clones[1].clone()
+    };
+    let clones = of.keys().flat_map(|id| [clone(id), clone(id)]).collect();
+    (
+        Assignments { of, leaving, ill, starts, ..assignments() },
+        NodeClones { obeys: (3, 7, NodeId(1), Boot(5)), clones },
+    )
+}
+
+#[test]
+fn the_most_assignments_and_clones_fit_into_parts_and_are_read_as_they_were() {
+    let (assignments, mut clones) = most();
+    let told = assignments.told(true);
+    let fits = |told: &Parted| told.parts.values().chain([&told.head]).all(|value| value.len() <= BEACON_BYTES_MAX);
+    assert!(fits(&told) && told.parts.len() <= crate::limits::PARTS_MAX, "{}", told.parts.len());
+    assert_eq!(Assignments::read(&told.head, |number| told.parts.get(&number)), Some(assignments));
+    let told = clones.told(true);
+    assert!(fits(&told) && told.parts.len() <= crate::limits::PARTS_MAX, "{}", told.parts.len());
+    let mut read = NodeClones::read(&told.head, |number| told.parts.get(&number)).unwrap();
+    for clone in read.clones.iter_mut().chain(&mut clones.clones) {
+        (clone.last_output, clone.last_exit) = (Vec::new(), None);
+    }
+    assert_eq!(read, clones);
+}
+
+#[test]
+fn one_service_of_the_most_clones_fits_into_a_part() {
+    let (assignments, clones) = most();
+    let one = |id: &CloneId| id.service.starts_with(&"0".repeat(61)) && id.number < 256;
+    let (mut of, mut leaving, mut ill) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for n in 0..crate::limits::CLONES_PER_SERVICE_MAX {
+        let id = CloneId::new("s".repeat(63), n);
+        of.insert(id.clone(), NodeId(u64::from(n)));
+        leaving.insert(id.clone(), NodeId(u64::from(n) << 32));
+        ill.insert(id, Ill { since_ms: u64::MAX, why: "w".repeat(ILL_WHY_BYTES) });
+    }
+    let many = Assignments { of: of.clone(), leaving, ill, starts: BTreeMap::new(), ..assignments };
+    let told = many.told(true);
+    assert!(told.parts.len() == 1 && told.parts.values().all(|part| part.len() <= BEACON_BYTES_MAX));
+    let example = clones.clones.into_iter().find(|clone| one(&clone.id)).unwrap();
+    let clone = |id: &CloneId| CloneStatus { id: id.clone(), ..example.clone() };
+    let many = NodeClones { obeys: clones.obeys, clones: of.keys().flat_map(|id| [clone(id), clone(id)]).collect() };
+    let told = many.told(true);
+    assert!(told.parts.len() == 1 && told.parts.values().all(|part| part.len() <= BEACON_BYTES_MAX));
+}
+
+#[test]
+fn only_the_part_that_changed_is_told_anew_and_nothing_is_read_of_parts_that_do_not_belong_together() {
+    let (mut assignments, _) = most();
+    assignments.ill.clear();
+    let before = assignments.told(true);
+    let moved = assignments.of.keys().nth(7).unwrap().clone();
+    assignments.of.insert(moved, NodeId(3));
+    assignments.seq += 1;
+    let after = assignments.told(true);
+    let changed: Vec<u32> =
+        after.parts.keys().copied().filter(|number| before.parts.get(number) != after.parts.get(number)).collect();
+    assert_eq!((changed.len(), after.parts.len()), (1, before.parts.len()));
+    let bytes = after.head.len() + after.parts[&changed[0]].len();
+    assert!(bytes < 8 << 10, "{bytes} bytes for one clone of {}", assignments.of.len());
+    for (head, others) in [(&before.head, &after), (&after.head, &before)] {
+        assert_eq!(Assignments::read(head, |number| others.parts.get(&number)), None);
+    }
+    assert_eq!(
+        Assignments::read(&after.head, |number| after.parts.get(&number).filter(|_| number != changed[0])),
+        None
+    );
+    // A program from before would take a head for assignments of nothing.
+    assert_eq!(Assignments::decode(&after.head), None);
+    assert_eq!(assignments.told(false), Parted::whole(assignments.encode()));
 }
 
 proptest! {
@@ -172,8 +264,12 @@ proptest! {
         if version && !bytes.is_empty() {
             bytes[0] = VERSION;
         }
-        let _ = Assignments::decode(&bytes);
-        let _ = NodeClones::decode(&bytes);
+        let (all, part) = (Bytes::from(bytes.clone()), Bytes::from(bytes));
+        let _ = Assignments::decode(&all);
+        let _ = NodeClones::decode(&all);
+        let head = Bytes::from([&[IN_PARTS], &all[all.len().min(1)..]].concat());
+        let _ = Assignments::read(&head, |_| Some(&part));
+        let _ = NodeClones::read(&head, |_| Some(&part));
     }
 
     #[test]

@@ -41,6 +41,16 @@ pub const VOTERS: &str = "voters";
 /// [`clones::members::Said`]: each node, at each change.
 pub const MEMBERS: &str = "members";
 
+/// The key of a part of what is said under this one ([`clones::parts`]): of clones, assignments and members.
+pub fn part(key: &str, number: u32) -> String {
+    format!("{key}.{number}")
+}
+
+/// Under which key that is said which has this key, or a part of it.
+pub fn whole(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(whole, _)| whole)
+}
+
 /// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

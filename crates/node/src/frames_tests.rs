@@ -15,6 +15,9 @@ use crate::{declared, level};
 const DECLARATION: &str = "[namespace.carts]\nclass = \"session\"\n\n[namespace.bank]\nclass = \"linear\"\n\n\
     [service.shop]\nrun = [\"true\"]\nclones = 2\n";
 
+/// What a program has that is newer than this one.
+const NEWER: u32 = base::LEVEL + 1;
+
 fn card(n: u64, boot: u64) -> Card {
     let doors = DoorAddrs::on([10, 0, 0, n as u8].into());
     let (name, version) = (format!("n{n}"), "0.1.0".into());
@@ -153,13 +156,13 @@ fn who_sends_nothing_but_bad_frames_is_hung_up_on() {
 #[test]
 fn a_newcomer_that_all_turn_away_ends_and_nobody_else() {
     let wait = TURNED_AWAY_WAIT.times(2);
-    let told = |bench: &mut Bench, n| bench.send(n, kind::LEVEL, &b"9"[..]);
+    let told = |bench: &mut Bench, n| bench.send(n, kind::LEVEL, NEWER.to_string());
     let mut newcomer = Bench::new(false);
-    newcomer.link(2, 9);
+    newcomer.link(2, NEWER);
     told(&mut newcomer, 2);
     assert!(newcomer.ends.is_empty(), "others may say something else");
     newcomer.run(wait);
-    assert_eq!(newcomer.ends[0], level::lacks(base::LEVEL, 9).unwrap());
+    assert_eq!(newcomer.ends[0], level::lacks(base::LEVEL, NEWER).unwrap());
 
     // Its own program is not newer.
     let mut newcomer = Bench::new(false);
@@ -170,15 +173,15 @@ fn a_newcomer_that_all_turn_away_ends_and_nobody_else() {
 
     // Nobody has dialled it.
     let mut newcomer = Bench::new(false);
-    newcomer.link(3, 9);
+    newcomer.link(3, NEWER);
     told(&mut newcomer, 3);
     newcomer.run(wait);
     assert!(newcomer.ends.is_empty());
 
     // Another one takes it in.
     let mut newcomer = Bench::new(false);
-    newcomer.link(2, 9);
-    newcomer.link(3, 9);
+    newcomer.link(2, NEWER);
+    newcomer.link(3, NEWER);
     told(&mut newcomer, 2);
     newcomer.send(3, kind::MEMBERSHIP, &b"\x01\x02"[..]);
     newcomer.run(wait);
@@ -187,7 +190,7 @@ fn a_newcomer_that_all_turn_away_ends_and_nobody_else() {
     // It knows what is agreed on.
     let mut member = Bench::new(true);
     member.run(Span::secs(1));
-    member.link(2, 9);
+    member.link(2, NEWER);
     told(&mut member, 2);
     member.run(wait);
     assert!(member.ends.is_empty());

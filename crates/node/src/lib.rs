@@ -7,7 +7,7 @@
 //! ```
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back, `mistakes.rs` what is wrong with it as a whole.
-//! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
+//! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard, `parted.rs` what goes in parts; `picture.rs` builds the [`View`] that front doors read.
 //! - `runs.rs`: what services run once, or at times.
 //! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster, `acme.rs`: those that come by themselves; `services.rs`: what is done with one service without its file.
 //! - `authority.rs`: whose key signs certificates of nodes. `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
@@ -40,6 +40,7 @@ mod mistakes;
 pub mod node;
 pub mod numbers;
 mod pace;
+mod parted;
 mod picture;
 pub mod renewed;
 mod runs;

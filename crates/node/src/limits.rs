@@ -10,6 +10,9 @@ pub const GROUPS_EVERY: Span = Span::secs(1);
 pub const SHARDS_EVERY: Span = Span::secs(1);
 /// A view is rebuilt at most this often, unless routes changed: people and charts do not see faster.
 pub const VIEW_EVERY: Span = Span::millis(100);
+/// A node of more clones than one fact tells of says what has changed of them so often at most: when all start, each changes twice
+/// within moments. Short beside the time between "out of the routes" and the stop signal.
+pub const CLONES_TOLD_EVERY: Span = Span::millis(50);
 /// How often a node says how it is.
 pub const REPORT_EVERY: Span = Span::secs(1);
 /// What doors saw of each clone is told of one to two spans of this: some requests of who is asked little, and news to people.

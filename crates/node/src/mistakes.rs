@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use clones::PipelineSpec;
-use clones::limits::PIPELINES_MAX;
+use clones::limits::{CLONES_MAX_BEFORE, PIPELINES_MAX, SERVICES_MAX_BEFORE};
 use clones::spec::{ServiceSpec, SpecError};
+use clones::{LEVEL_PARTS, PipelineSpec};
 use cluster::root::Declared;
 use state::{Class, NamespaceSpec};
 
 use crate::acme;
 use crate::declared::{all, kind, listed};
+use crate::level;
 
 /// Mistakes of a whole declaration; `ours` are the services that somebody declares now.
 pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
@@ -20,8 +21,27 @@ pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
     errors.extend(wrong_functions(&services, &specs));
     errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
     errors.extend(acme::too_many(all_of_it));
+    errors.extend(more_than_older_programs_take(level::agreed(all_of_it), &services));
     errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());
     errors
+}
+
+/// Older programs tell each other of all services in one fact each.
+fn more_than_older_programs_take(agreed: u32, services: &BTreeMap<String, ServiceSpec>) -> Option<SpecError> {
+    if agreed >= LEVEL_PARTS {
+        return None;
+    }
+    let clones: u64 = services.values().map(|spec| u64::from(spec.standing().max)).sum();
+    let (many, most) = match services.len() {
+        many if many > SERVICES_MAX_BEFORE => (format!("{many} services"), SERVICES_MAX_BEFORE as u64),
+        _ if clones > u64::from(CLONES_MAX_BEFORE) => (format!("{clones} clones in all"), CLONES_MAX_BEFORE.into()),
+        _ => return None,
+    };
+    let why = format!(
+        "{many} need programs of level {LEVEL_PARTS} on all nodes, and this cluster agreed on level {agreed}: upgrade them all first; \
+         until then {most} are the most"
+    );
+    Some(SpecError { key: "service".into(), why })
 }
 
 /// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`.

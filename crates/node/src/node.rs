@@ -88,6 +88,10 @@ pub struct Node {
     found: Option<Change>,
     pub(crate) report: NodeReport,
     pub(crate) report_at: Time,
+    /// When it may say again what its clones do.
+    pub(crate) clones_at: Time,
+    /// They have changed since it said so.
+    pub(crate) clones_untold: bool,
     /// At the leader: the declaration at which groups were last looked at, and when they are next.
     pub(crate) groups_seen: u64,
     pub(crate) groups_at: Time,
@@ -248,6 +252,8 @@ impl Node {
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },
             report_at: Time::ZERO,
+            clones_at: Time::ZERO,
+            clones_untold: false,
             groups_seen: 0,
             groups_at: Time::ZERO,
             shards_shown: ShardsShown::default(),
@@ -469,6 +475,9 @@ impl Node {
         }
         if due(self.channels.wake_at()) {
             self.channels_in(now, channels::Input::Wake, out);
+        }
+        if self.clones_untold && self.clones_at <= now.mono {
+            self.tell_clones(now, out);
         }
         if self.tick_at <= now.mono {
             self.tick_at = now.mono + TICK;
@@ -718,7 +727,8 @@ impl Machine for Node {
             self.members.wake_at(),
             self.channels.wake_at(),
         ];
-        machines.into_iter().flatten().chain([self.tick_at, self.report_at, view]).min()
+        let clones = if self.clones_untold { self.clones_at } else { Time::NEVER };
+        machines.into_iter().flatten().chain([self.tick_at, self.report_at, clones, view]).min()
     }
 }
 

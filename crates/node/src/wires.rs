@@ -7,12 +7,12 @@ use base::{Effect, Frame, GroupId, NodeId, Note, Now, Span, kind};
 use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
-use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
+use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR, PARTS_FROM};
 use clones::members::lives::{Life, Seen as SeenLives};
-use clones::members::{self, Member, Said, Scene};
+use clones::members::{self, Member, Scene};
 use clones::{
-    Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, RoutePipeline, RouteService,
-    RouteSession, ServiceSpec, Sick, group, manager,
+    CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, RoutePipeline, RouteService, RouteSession,
+    ServiceSpec, Sick, group, manager,
 };
 use cluster::{Card, Door, beacon, membership, root};
 use state::linear::{Placed, place};
@@ -129,6 +129,7 @@ impl Node {
                 self.told.changed(&self.beacons, *origin, key);
             }
         }
+        self.told.read(&self.beacons);
         for want in wants {
             match want {
                 beacon::Output::Send { to, head } => self.send(to, Frame::new(kind::BEACON, head), out),
@@ -141,15 +142,15 @@ impl Node {
 
     fn fact_changed(&mut self, now: Now, origin: NodeId, key: &str, out: &mut Out) {
         self.stale = true;
-        match key {
-            facts::ASSIGNMENTS => self.assigned(now, origin, out),
-            facts::CLONES => self.cluster_changed(now, out),
+        match facts::whole(key) {
+            facts::ASSIGNMENTS if self.told.has_fresh_assignments(origin) => self.assigned(now, origin, out),
+            facts::CLONES if self.told.has_fresh_clones() => self.cluster_changed(now, out),
             facts::LEAVING => {
                 self.tell_parting(now, out);
                 self.cluster_changed(now, out);
             }
             facts::SLOW_DISK => self.tell_parting(now, out),
-            facts::MEMBERS if origin != self.me() => self.members_changed(now, out),
+            facts::MEMBERS if origin != self.me() && self.told.has_fresh_members() => self.members_changed(now, out),
             facts::WISH => {
                 if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
                     self.wished(now, wish, out);
@@ -174,22 +175,6 @@ impl Node {
             }
             _ => (),
         }
-    }
-
-    /// A node says what is to run where. Only who leads the root group decides that, or did until a moment ago.
-    fn assigned(&mut self, now: Now, origin: NodeId, out: &mut Out) {
-        let Some(new) = self.beacons.get(origin, facts::ASSIGNMENTS).and_then(|bytes| Assignments::decode(bytes))
-        else {
-            return;
-        };
-        let boot = self.live_cards().find(|card| card.id == origin).map(|card| card.boot);
-        let is_its_own = new.by == origin && boot.is_none_or(|boot| boot == new.boot);
-        let led = [self.leads, self.led_before].contains(&Some(origin)) || origin == self.me();
-        if !(self.believes || led && is_its_own) {
-            return;
-        }
-        self.manager_in(now, manager::Input::Seen(new.clone()), out);
-        self.group_in(now, group::Input::Assigned(new), out);
     }
 
     /// Whose word is heard directly: of them beacons take no hearsay.
@@ -566,9 +551,10 @@ impl Node {
                 group::Output::Spawn { proc, spec } => out.push(Effect::Spawn { proc, spec }),
                 group::Output::Signal { proc, signal } => out.push(Effect::Signal { proc, signal }),
                 group::Output::Probe { proc, probe } => out.push(Effect::Probe { proc, probe }),
-                group::Output::Changed => {
-                    self.put_fact(now, facts::CLONES, self.group.node_clones().encode(), out);
+                group::Output::Changed if self.group.size() > PARTS_FROM && now.mono < self.clones_at => {
+                    self.clones_untold = true;
                 }
+                group::Output::Changed => self.tell_clones(now, out),
                 group::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
             }
         }
@@ -586,7 +572,9 @@ impl Node {
                     out.push(Effect::Answer { id, answer: Answer::Members(outcome) });
                 }
                 members::Output::Bad { from } => self.bad_frame(now, from, "is no message to members", out),
-                members::Output::Say(said) => self.put_fact(now, facts::MEMBERS, said, out),
+                members::Output::Say(said) => {
+                    self.put_parted(now, facts::MEMBERS, said.told(self.tells_in_parts()), out);
+                }
             }
         }
     }
@@ -625,7 +613,7 @@ impl Node {
             }
         }
         let live: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).collect();
-        let said = |id: &NodeId| Some((*id, Said::decode(self.beacons.get(*id, facts::MEMBERS)?)?));
+        let said = |id: &NodeId| Some((*id, self.told.members(*id)?));
         let said = live.iter().filter(|id| **id != self.me()).filter_map(said).collect();
         self.stale = true;
         for (service, payload) in self.lives_told.look(lives) {
@@ -641,10 +629,10 @@ impl Node {
         for want in wants {
             match want {
                 // Our own group hears of it as everybody does: when the fact has changed.
-                manager::Output::Assign(new) => self.put_fact(now, facts::ASSIGNMENTS, new.encode(), out),
-                manager::Output::Withdraw => {
-                    self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
+                manager::Output::Assign(new) => {
+                    self.put_parted(now, facts::ASSIGNMENTS, new.told(self.tells_in_parts()), out);
                 }
+                manager::Output::Withdraw => self.remove_parted(now, facts::ASSIGNMENTS, out),
                 manager::Output::Verdict { service, number, take_back } => {
                     self.propose_verdict(now, service, number, take_back, out);
                 }

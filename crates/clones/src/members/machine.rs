@@ -10,6 +10,7 @@ use super::news::News;
 use super::wire::Head;
 use super::{Input, Member, Op, Output, Reply, Said, Scene};
 use crate::CloneState;
+use crate::limits::SERVICES_MAX_BEFORE;
 
 pub struct Members {
     me: NodeId,
@@ -118,7 +119,7 @@ impl Members {
         self.said.keep(|service, life| lives.get(service).is_some_and(|lives| lives.contains(life)));
         self.rank_newcomers();
         if self.said != before {
-            out.push(Output::Say(self.said.encode()));
+            out.push(Output::Say(self.said.clone()));
         }
         for tell in self.tells.values_mut() {
             // The dead need no message.
@@ -196,12 +197,14 @@ impl Members {
             return Err(Refused::busy(why, NOT_KNOWN_YET));
         }
         let before = self.said.phase(service, barrier, life);
-        if !self.said.reach(service, barrier, life, phase) {
+        let in_parts = self.scene.members.len() > SERVICES_MAX_BEFORE;
+        let bytes_max = if in_parts { SAID_BYTES_IN_PARTS } else { SAID_BYTES_MAX };
+        if !self.said.reach(service, barrier, life, phase, bytes_max) {
             let why = "this node has no room for more barriers: use phases of one, instead of new names";
             return Err(Refused::wrong(why));
         }
         if self.said.phase(service, barrier, life) != before {
-            out.push(Output::Say(self.said.encode()));
+            out.push(Output::Say(self.said.clone()));
         }
         Ok(())
     }
@@ -298,8 +301,9 @@ impl Members {
     }
 
     fn deliver(&mut self, service: &str, from: String, body: Bytes, out: &mut Vec<Output>) {
+        let bytes_max = KEPT_BYTES_MAX.min(KEPT_BYTES_OF_ALL / self.scene.members.len().max(1));
         let news = self.news.entry(service.to_owned()).or_default();
-        news.push(from, body);
+        news.push(from, body, bytes_max);
         self.waits.retain(|id, wait| match &wait.for_what {
             WaitFor::News { service: of, after } if of == service => {
                 let (messages, at, missed) = news.after(*after);

@@ -107,7 +107,7 @@ pub enum Output {
         outcome: Outcome<Reply>,
     },
     /// Say this in the beacon from now on.
-    Say(Bytes),
+    Say(Said),
     /// A frame of this peer is none of this protocol.
     Bad {
         from: NodeId,

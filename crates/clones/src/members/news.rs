@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::limits::{KEPT_BYTES_MAX, KEPT_MAX, NEWS_MAX};
+use super::limits::{KEPT_MAX, NEWS_MAX};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
@@ -29,11 +29,12 @@ impl News {
         self.last
     }
 
-    pub fn push(&mut self, from: String, body: Bytes) {
+    /// Keeps so many bytes at most, with this message.
+    pub fn push(&mut self, from: String, body: Bytes, bytes_max: usize) {
         self.last += 1;
         self.bytes += body.len();
         self.kept.push_back(Message { at: self.last, from, body });
-        while self.kept.len() > KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
+        while self.kept.len() > KEPT_MAX || self.bytes > bytes_max {
             let gone = self.kept.pop_front().expect("there is one, or there would be no bytes");
             self.bytes -= gone.body.len();
         }

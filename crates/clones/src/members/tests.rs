@@ -88,7 +88,7 @@ impl World {
                 Output::Send { to: other, head, body } => self.air.push((to, other, head, body)),
                 Output::Answer { id, outcome } => drop(self.answers.insert(id.0, outcome)),
                 Output::Bad { .. } => (),
-                Output::Say(bytes) => drop(self.said.insert(to, Said::decode(&bytes).unwrap())),
+                Output::Say(said) => drop(self.said.insert(to, Said::decode(&said.encode()).unwrap())),
             }
         }
     }

@@ -82,8 +82,9 @@ impl Beacons {
         let now = now.mono;
         self.expire(now, out);
         match input {
-            Input::Put { key, value, ttl } => self.put(now, key, value, ttl, out),
-            Input::Remove { key } => self.remove(now, &key, out),
+            Input::Put { key, value, ttl } => self.put_all(now, vec![(key, value)], &[], ttl, out),
+            Input::PutAll { puts, removes, ttl } => self.put_all(now, puts, &removes, ttl, out),
+            Input::Remove { key } => self.put_all(now, Vec::new(), &[key], TTL_MAX, out),
             Input::Birth { peer, boot } => {
                 if peer != self.me {
                     self.live.insert(peer);
@@ -129,6 +130,14 @@ impl Beacons {
         self.origins.iter().filter_map(move |(id, o)| Some((*id, o.facts.get(key)?.value.as_ref()?)))
     }
 
+    /// What this origin says under keys that begin like this.
+    pub fn of<'a>(&'a self, origin: NodeId, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Bytes)> {
+        let facts = self.origins.get(&origin).into_iter();
+        let facts = facts.flat_map(move |o| o.facts.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)));
+        let its = facts.take_while(move |(key, _)| key.starts_with(prefix));
+        its.filter_map(|(key, fact)| Some((key.as_str(), fact.value.as_ref()?)))
+    }
+
     /// All facts whose key begins like this, by node id and key.
     pub fn prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (NodeId, &'a str, &'a Bytes)> {
         self.origins.iter().flat_map(move |(id, origin)| {
@@ -140,30 +149,38 @@ impl Beacons {
         })
     }
 
-    fn put(&mut self, now: Time, key: String, value: Bytes, ttl: Span, out: &mut Vec<Output>) {
+    fn put_all(&mut self, now: Time, puts: Vec<(String, Bytes)>, removes: &[String], ttl: Span, out: &mut Vec<Output>) {
+        let (mut facts, mut changed) = (Vec::new(), Vec::new());
+        for (key, value) in puts {
+            facts.extend(self.put(now, key, value, ttl, &mut changed));
+        }
+        facts.extend(removes.iter().filter_map(|key| self.remove(now, key, &mut changed)));
+        self.send_all(facts, out);
+        out.append(&mut changed);
+    }
+
+    /// What to tell others, if it is another thing than is said.
+    fn put(&mut self, now: Time, key: String, value: Bytes, ttl: Span, changed: &mut Vec<Output>) -> Option<FactWire> {
         assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
         assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes under {key}", value.len());
         let ttl = ttl.clamp(TTL_MIN, TTL_MAX);
         let same = self.get(self.me, &key) == Some(&value);
         if same && self.own.get(&key).is_some_and(|own| own.ttl == ttl) {
-            return;
+            return None;
         }
         self.own.insert(key.clone(), Own { ttl, say_at: Time::ZERO });
         assert!(self.own.len() <= FACTS_PER_ORIGIN_MAX, "{} own facts", self.own.len());
         let fact = self.say(now, &key, Some(value), ttl);
-        self.send_all(vec![fact], out);
         if !same {
-            out.push(Output::Changed { origin: self.me, key });
+            changed.push(Output::Changed { origin: self.me, key });
         }
+        Some(fact)
     }
 
-    fn remove(&mut self, now: Time, key: &str, out: &mut Vec<Output>) {
-        if self.own.remove(key).is_none() {
-            return;
-        }
-        let fact = self.say(now, key, None, TTL_MAX);
-        self.send_all(vec![fact], out);
-        out.push(Output::Changed { origin: self.me, key: key.to_owned() });
+    fn remove(&mut self, now: Time, key: &str, changed: &mut Vec<Output>) -> Option<FactWire> {
+        self.own.remove(key)?;
+        changed.push(Output::Changed { origin: self.me, key: key.to_owned() });
+        Some(self.say(now, key, None, TTL_MAX))
     }
 
     /// Gives an own fact its next version; the result is what to tell others.

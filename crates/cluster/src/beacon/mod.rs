@@ -40,6 +40,12 @@ pub enum Input {
         value: Bytes,
         ttl: Span,
     },
+    /// Say and no longer say all of this at once: it is sent together.
+    PutAll {
+        puts: Vec<(String, Bytes)>,
+        removes: Vec<String>,
+        ttl: Span,
+    },
     /// No longer say it.
     Remove {
         key: String,

@@ -5,3 +5,4 @@ mod calm;
 mod leave;
 mod planted;
 mod power;
+mod scale;

@@ -1,0 +1,60 @@
+//! What is said by beacon in parts, where it is long: what runs where, what is to, and what is said of members ([`clones::parts`]). What
+//! was said is read in `told.rs`.
+
+use std::collections::BTreeSet;
+
+use base::{NodeId, Now};
+use bytes::Bytes;
+use clones::{Assignments, LEVEL_PARTS, Parted, group, manager};
+use cluster::beacon;
+
+use crate::facts;
+use crate::limits::{CLONES_TOLD_EVERY, REPORT_TTL};
+use crate::node::{Node, Out};
+
+impl Node {
+    /// Whether all nodes understand what is in parts.
+    pub(crate) fn tells_in_parts(&self) -> bool {
+        self.agreed() >= LEVEL_PARTS
+    }
+
+    /// Says this of this node under the key and those of its parts, and what was said there before no more.
+    pub(crate) fn put_parted(&mut self, now: Now, key: &str, told: Parted, out: &mut Out) {
+        let parts = told.parts.into_iter().map(|(number, part)| (facts::part(key, number), part));
+        let puts: Vec<(String, Bytes)> = parts.chain([(key.to_owned(), told.head)]).collect();
+        let prefix = format!("{key}.");
+        let before = self.beacons.of(self.me(), &prefix).map(|(key, _)| key);
+        let stands: BTreeSet<&str> = puts.iter().map(|(key, _)| key.as_str()).collect();
+        let removes = before.filter(|key| !stands.contains(key)).map(str::to_owned).collect();
+        self.beacons_in(now, beacon::Input::PutAll { puts, removes, ttl: REPORT_TTL }, out);
+    }
+
+    /// No longer says it.
+    pub(crate) fn remove_parted(&mut self, now: Now, key: &str, out: &mut Out) {
+        let all = self.beacons.of(self.me(), key).map(|(key, _)| key);
+        let removes = all.filter(|said| facts::whole(said) == key).map(str::to_owned).collect();
+        self.beacons_in(now, beacon::Input::PutAll { puts: Vec::new(), removes, ttl: REPORT_TTL }, out);
+    }
+
+    /// A node says what is to run where. Only who leads the root group decides that, or did until a moment ago.
+    pub(crate) fn assigned(&mut self, now: Now, origin: NodeId, out: &mut Out) {
+        let part = |number| self.beacons.get(origin, &facts::part(facts::ASSIGNMENTS, number));
+        let head = self.beacons.get(origin, facts::ASSIGNMENTS);
+        let Some(new) = head.and_then(|head| Assignments::read(head, part)) else { return };
+        let boot = self.live_cards().find(|card| card.id == origin).map(|card| card.boot);
+        let is_its_own = new.by == origin && boot.is_none_or(|boot| boot == new.boot);
+        let led = [self.leads, self.led_before].contains(&Some(origin)) || origin == self.me();
+        if !(self.believes || led && is_its_own) {
+            return;
+        }
+        self.manager_in(now, manager::Input::Seen(new.clone()), out);
+        self.group_in(now, group::Input::Assigned(new), out);
+    }
+
+    /// Says what this node runs.
+    pub(crate) fn tell_clones(&mut self, now: Now, out: &mut Out) {
+        (self.clones_at, self.clones_untold) = (now.mono + CLONES_TOLD_EVERY, false);
+        let told = self.group.node_clones().told(self.tells_in_parts());
+        self.put_parted(now, facts::CLONES, told, out);
+    }
+}
