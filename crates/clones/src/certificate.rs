@@ -21,15 +21,46 @@ pub struct CertificateSpec {
     /// Certificates, PEM, that the directory's own is signed by; none: the system's roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
+    /// How it is shown that the names are ours; none: each way in turn, until the directory believes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<Challenge>,
 }
 
-const KEYS: [&str; 5] = ["names", "directory", "contact", "agree", "ca"];
+/// A way to show a directory that names are ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Challenge {
+    /// RFC 8555 8.3: at port 80.
+    #[serde(rename = "http-01")]
+    Http01,
+    /// RFC 8737: at port 443.
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn01,
+}
+
+impl Challenge {
+    /// Those of RFC 8555, in the order in which they are tried.
+    pub const ALL: [Self; 2] = [Self::Http01, Self::TlsAlpn01];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
+}
+
+const KEYS: [&str; 6] = ["names", "directory", "contact", "agree", "ca", "challenge"];
 
 impl CertificateSpec {
     /// Reads the stored form; what a newer version wrote is skipped.
     pub fn from_stored(mut value: serde_json::Value) -> Option<Self> {
         crate::spec::keep_known(&mut value, &KEYS);
         serde_json::from_value(value).ok()
+    }
+
+    /// What only programs of a newer level than certificates read, and that level.
+    pub fn newer_key(&self) -> Option<(&'static str, u32)> {
+        self.challenge.map(|_| ("challenge", crate::LEVEL_CHALLENGES))
     }
 
     /// The first mistake: the key, and what would be right.
@@ -74,11 +105,11 @@ impl CertificateSpec {
     }
 }
 
-/// Why a certificate for this name cannot be asked for over HTTP-01, if it cannot.
+/// Why a certificate for this name cannot be asked for over HTTP-01 or TLS-ALPN-01, if it cannot.
 fn name_error(name: &str) -> Option<String> {
     if name.contains('*') {
         return Some(format!(
-            "{name:?}: that a wildcard is yours cannot be shown over HTTP; set such a certificate with `coppice certificate set`"
+            "{name:?}: that a wildcard is yours cannot be shown over HTTP or TLS; set such a certificate with `coppice certificate set`"
         ));
     }
     let label = |label: &str| {
@@ -103,14 +134,17 @@ mod tests {
     fn what_cannot_be_asked_for_is_said_and_keys_are_known() {
         let mistake = |toml: &str| toml::from_str::<CertificateSpec>(toml).unwrap().mistake();
         assert_eq!(mistake(GOOD), None);
-        let all = format!("{GOOD}contact = [\"mailto:a@example.org\"]\nca = \"-----BEGIN CERTIFICATE-----\"\n");
+        let all = format!(
+            "{GOOD}contact = [\"mailto:a@example.org\"]\nca = \"-----BEGIN CERTIFICATE-----\"\nchallenge = \"tls-alpn-01\"\n"
+        );
         assert_eq!(mistake(&all), None);
         let value = serde_json::to_value(toml::from_str::<CertificateSpec>(&all).unwrap()).unwrap();
         let mut newer = value.clone();
         assert!(
             value.as_object().unwrap().keys().all(|key| KEYS.contains(&&**key))
-                && value.as_object().unwrap().len() == 5
+                && value.as_object().unwrap().len() == 6
         );
+        assert_eq!(newer["challenge"], Challenge::TlsAlpn01.name());
         newer["profile"] = "new".into();
         assert_eq!(CertificateSpec::from_stored(newer), CertificateSpec::from_stored(value));
         for (from, to, key, why) in [

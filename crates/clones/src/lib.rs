@@ -75,6 +75,8 @@ pub const LEVEL_BOUNDS: u32 = 9;
 
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
+/// ... and from which nodes show over TLS that names are ours.
+pub const LEVEL_CHALLENGES: u32 = 9;
 
 /// ... and from which what nodes say of services goes in parts where it is long.
 pub const LEVEL_PARTS: u32 = 9;
@@ -85,7 +87,7 @@ pub use asks::Asks;
 pub use assign::{Assignments, Version};
 pub use bounds::Bounds;
 pub use cache::EdgeCache;
-pub use certificate::CertificateSpec;
+pub use certificate::{CertificateSpec, Challenge};
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
 pub use conduct::Ill;
 pub use demand::Demand;

@@ -6,19 +6,20 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use base::{Outcome, Rng, Span};
+use clones::Challenge;
 use edge::acme::jws::AccountKey;
-use edge::acme::{Failed, Wish, obtain};
+use edge::acme::{Failed, Shows, Wish, obtain};
 use host::Port;
-use node::acme::{Account, Wanted};
+use node::acme::{Account, Proofs, Wanted};
 use node::certificates::Deed;
-use node::{Answer, Ask, Certificate, Node, View};
+use node::{Answer, Ask, Certificate, Door, Node, View};
 
 use crate::found::random_bytes;
 use crate::operate::now_ms;
 
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// What is declared, and the account, are at all nodes by then: a directory may ask any of them for an answer.
+/// What is declared, the account, and what proves names are at all nodes by then: a directory may ask any of them for an answer.
 const SPREAD_WITHIN: Duration = Duration::from_secs(2);
 /// After the first failure; each further one doubles it.
 const AGAIN_FIRST_MS: u64 = 60_000;
@@ -61,7 +62,7 @@ pub async fn follow(port: Port<Node>, mut rng: Rng) {
         let Some((name, wanted)) = due else { continue };
         let this = (name.clone(), wanted.mark.clone());
         let outcome = tokio::select! {
-            outcome = order(&wanted.spec, &account) => outcome,
+            outcome = order(&port, name, wanted, &account) => outcome,
             () = leads_no_more(&port) => {
                 tracing::info!(name, "another node leads: it asks for this certificate");
                 continue;
@@ -117,8 +118,42 @@ fn wait_ms(tries: u32, after: Option<Duration>, rng: &mut Rng) -> u64 {
     wait.max(after)
 }
 
-async fn order(spec: &clones::CertificateSpec, account: &Account) -> Result<Certificate, Failed> {
+/// How names are shown to be ours, in the order in which it is tried. Over TLS only where all nodes know how, and one has such a door.
+fn ways(spec: &clones::CertificateSpec, view: &View) -> Vec<Challenge> {
+    let over_tls = view.root.level >= clones::LEVEL_CHALLENGES
+        && view.nodes.iter().any(|node| node.doors.get(Door::Https).is_some());
+    let is_possible = |way: &Challenge| match way {
+        Challenge::Http01 => true,
+        Challenge::TlsAlpn01 => over_tls,
+    };
+    let all = || Challenge::ALL.into_iter().filter(is_possible).collect();
+    spec.challenge.map_or_else(all, |way| vec![way])
+}
+
+/// Has the root group show what proves that names are ours.
+struct Proves<'a> {
+    port: &'a Port<Node>,
+    name: &'a str,
+    mark: &'a str,
+}
+
+impl Shows for Proves<'_> {
+    async fn show(&self, proofs: Proofs) -> Result<(), Failed> {
+        let (name, mark) = (self.name.to_owned(), self.mark.to_owned());
+        let shown = done(self.port, Deed::Show { name, mark, proofs }).await;
+        shown.map_err(|why| Failed {
+            why: format!("nodes cannot show over TLS that the names are here: {why}"),
+            after: None,
+        })?;
+        tokio::time::sleep(SPREAD_WITHIN).await;
+        Ok(())
+    }
+}
+
+async fn order(port: &Port<Node>, name: &str, wanted: &Wanted, account: &Account) -> Result<Certificate, Failed> {
+    let spec = &wanted.spec;
     let own = |why: String| Failed { why, after: None };
+    let ways = ways(spec, &port.view());
     let key = AccountKey::read(&account.key.0).map_err(own)?;
     let (key_pem, request) = host::request_for(&spec.names).map_err(|e| own(e.to_string()))?;
     let wish = Wish {
@@ -127,10 +162,11 @@ async fn order(spec: &clones::CertificateSpec, account: &Account) -> Result<Cert
         contact: &spec.contact,
         ca: spec.ca.as_deref(),
         account: &key,
+        ways: &ways,
         request: &request,
         key_pem: &key_pem,
     };
-    obtain(&wish).await
+    obtain(&wish, &Proves { port, name, mark: &wanted.mark }).await
 }
 
 async fn make_account(port: &Port<Node>) -> Result<(), String> {
@@ -167,6 +203,7 @@ mod tests {
             contact: Vec::new(),
             agree: true,
             ca: None,
+            challenge: None,
         };
         let day = 86_400_000;
         let of = |has, trouble| Wanted { spec: spec.clone(), mark: "m".into(), has, trouble };

@@ -28,6 +28,8 @@ pub use client::Client;
 pub use shared::{Shared, checked};
 
 pub const H2: &[u8] = b"h2";
+/// Who speaks it looks whether a name is ours, and says nothing (RFC 8737).
+pub const CHALLENGE: &[u8] = b"acme-tls/1";
 /// How the certificate is called that is for all names that none has.
 const DEFAULT: &str = "default";
 /// The files are looked at this often: a renewed certificate has weeks.
@@ -156,12 +158,12 @@ impl Certs {
         Ok(())
     }
 
-    /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients.
+    /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients, and shows directories that names are ours.
     ///
     /// # Errors
     /// The provider has no such versions, which does not happen.
     pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
-        self.acceptor_of(&[H2, b"http/1.1"])
+        self.acceptor_of(&[H2, b"http/1.1", CHALLENGE])
     }
 
     /// Agrees on one of these protocols (ALPN) with clients that name some; on none if there are none.
@@ -257,6 +259,10 @@ impl Certs {
 
 impl ResolvesServerCert for Certs {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // That one alone is named by who only looks. None: we have nothing to show.
+        if hello.alpn().is_some_and(|mut named| named.next() == Some(CHALLENGE) && named.next().is_none()) {
+            return self.shared.proof(hello.server_name()?);
+        }
         Some(self.find(hello.server_name()))
     }
 }

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Boot, ClusterId, NodeId};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CustomExtension, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{Validity, finish_replacing};
-use crate::limits::{AUTHORITY_LIFE, CERTIFICATE_LIFE};
+use crate::limits::{AUTHORITY_LIFE, CERTIFICATE_LIFE, PROOF_LIFE};
 use crate::{Error, private};
 
 /// A node's identity with all it needs to prove it.
@@ -91,6 +91,18 @@ pub fn self_signed() -> Result<(String, String), Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "Coppice has no certificate for this name");
     set_validity(&mut params, AUTHORITY_LIFE);
+    let cert = params.self_signed(&key).map_err(failed("certificate that is signed by itself"))?;
+    Ok((cert.pem(), key.serialize_pem()))
+}
+
+/// What shows over TLS that a host name is ours (RFC 8737 3), with its key, both PEM: signed by itself, for this name alone. `proof` is
+/// SHA-256 of what answers the challenge.
+pub fn proof_of(name: &str, proof: &[u8; 32]) -> Result<(String, String), Error> {
+    let key = KeyPair::generate().map_err(failed("key"))?;
+    let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed("name of the certificate"))?;
+    params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(proof)];
+    set_validity(&mut params, PROOF_LIFE);
     let cert = params.self_signed(&key).map_err(failed("certificate that is signed by itself"))?;
     Ok((cert.pem(), key.serialize_pem()))
 }

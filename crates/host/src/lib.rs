@@ -53,7 +53,7 @@ pub use driver::EXIT_OUTDATED;
 pub use driver::WorkDesk;
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
-pub use identity::{Authority, DataDir, Identity, request_for, self_signed};
+pub use identity::{Authority, DataDir, Identity, proof_of, request_for, self_signed};
 pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
 pub use keeper::SOCKET_VARIABLES;
 pub use process::{keep_main, reap_main};

@@ -10,6 +10,8 @@ use base::limits::FRAME_BYTES_MAX;
 pub const CERTIFICATE_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The authority's own. Who trusts an authority asks nothing of its end; a date is expected all the same.
 pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+/// A directory looks at it within minutes.
+pub const PROOF_LIFE: Duration = Duration::from_secs(7 * 86_400);
 /// Certificates begin so long before they are made, for clocks that are behind.
 pub const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(86_400);
 

@@ -1,6 +1,7 @@
 //! Certificates that come by themselves (RFC 8555), as the root group keeps what belongs to them: the key of the cluster's account, sealed
 //! as secrets are, and what went wrong, so that whoever leads next waits as long. Who asks is `coppice/src/acme.rs`, at the
-//! leader; that others may ask is shown at every node's HTTP door by what follows from the account's key alone.
+//! leader. That names are ours is shown at every node's HTTP door by what follows from the account's key alone, and at every HTTPS door
+//! by what is kept here for as long as a directory looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use crate::asks::hex;
 use crate::certificates;
 use crate::declared::{Diff, all, json, kind};
 use crate::limits::CERTIFICATES_MAX;
-use crate::secrets::{self, Sealed};
+use crate::secrets::{self, Sealed, unhex};
 
 /// All that is known of them, for who asks and for the doors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,7 +26,12 @@ pub struct Acme {
     pub wanted: BTreeMap<String, Wanted>,
     /// Host names of all of them.
     pub hosts: BTreeSet<String>,
+    /// What HTTPS doors show who asks for nothing else (RFC 8737 3), by host name.
+    pub proofs: Proofs,
 }
+
+/// SHA-256 of what answers a challenge, by host name in lower case.
+pub type Proofs = BTreeMap<String, [u8; 32]>;
 
 /// One account at all directories.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +65,15 @@ pub struct Trouble {
     pub next_at_ms: u64,
 }
 
+/// A record.
+#[derive(Serialize, Deserialize)]
+struct ProofsKept {
+    /// Of which declaration.
+    mark: String,
+    /// In hexadecimal digits.
+    proofs: BTreeMap<String, String>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct AccountKept {
     key: Sealed,
@@ -84,6 +99,25 @@ pub(crate) fn keep_account(
     Ok(Diff { lines: Vec::new(), change })
 }
 
+/// What all nodes are to show for names of one that is asked for as of this mark.
+///
+/// # Errors
+/// It is not declared so any more, or never had such a name.
+pub(crate) fn show(now: &Declared, name: &str, mark: &str, proofs: &Proofs) -> Result<Diff, String> {
+    let spec = declared_as(now, name, mark)?;
+    if let Some(other) = proofs.keys().find(|host| !spec.names.contains(host)) {
+        return Err(format!("certificate {name} is not for {other}"));
+    }
+    let proofs = proofs.iter().map(|(host, proof)| (host.clone(), hex(proof))).collect();
+    let put = (kind::PROOF.to_owned(), name.to_owned(), json(&ProofsKept { mark: mark.to_owned(), proofs }));
+    Ok(Diff { lines: Vec::new(), change: Change { expect: Some(now.version), puts: vec![put], removes: Vec::new() } })
+}
+
+/// What is shown no more when an order has ended.
+fn shown_no_more(now: &Declared, name: &str) -> Option<(String, String)> {
+    now.get(kind::PROOF, name).map(|_| (kind::PROOF.to_owned(), name.to_owned()))
+}
+
 /// What went wrong with one that was asked for as of this mark, when, and for how long to wait.
 ///
 /// # Errors
@@ -105,7 +139,8 @@ pub(crate) fn failed(
         next_at_ms: at_ms.saturating_add(wait_ms),
     };
     let put = (kind::TROUBLE.to_owned(), name.to_owned(), json(&trouble));
-    Ok(Diff { lines: Vec::new(), change: Change { expect: Some(now.version), puts: vec![put], removes: Vec::new() } })
+    let removes = shown_no_more(now, name).into_iter().collect();
+    Ok(Diff { lines: Vec::new(), change: Change { expect: Some(now.version), puts: vec![put], removes } })
 }
 
 /// The change that sets a certificate which was asked for as of this mark. What went wrong before is over.
@@ -124,15 +159,14 @@ pub(crate) fn issued(
     if now.get(kind::TROUBLE, name).is_some() {
         diff.change.removes.push((kind::TROUBLE.into(), name.into()));
     }
+    diff.change.removes.extend(shown_no_more(now, name));
     Ok(diff)
 }
 
-fn declared_as(now: &Declared, name: &str, mark: &str) -> Result<(), String> {
+fn declared_as(now: &Declared, name: &str, mark: &str) -> Result<CertificateSpec, String> {
     let declared = all::<CertificateSpec>(now, kind::CERTIFICATE).remove(name);
-    match declared.is_some_and(|spec| mark_of(&spec) == mark) {
-        true => Ok(()),
-        false => Err(format!("certificate {name} is not declared so any more")),
-    }
+    let same = declared.filter(|spec| mark_of(spec) == mark);
+    same.ok_or_else(|| format!("certificate {name} is not declared so any more"))
 }
 
 /// Why nobody may set or remove it by hand, if nobody may.
@@ -146,7 +180,11 @@ pub(crate) fn comes_by_itself(now: &Declared, name: &str) -> Option<String> {
 
 /// What goes with a certificate that is not declared any more.
 pub(crate) fn gone_with(now: &Declared, name: &str) -> Vec<(String, String)> {
-    let its = [(kind::SECRET.to_owned(), certificates::record_name(name)), (kind::TROUBLE.to_owned(), name.to_owned())];
+    let its = [
+        (kind::SECRET.to_owned(), certificates::record_name(name)),
+        (kind::TROUBLE.to_owned(), name.to_owned()),
+        (kind::PROOF.to_owned(), name.to_owned()),
+    ];
     its.into_iter().filter(|(kind, name)| now.get(kind, name).is_some()).collect()
 }
 
@@ -158,17 +196,24 @@ pub(crate) fn acme(now: &Declared) -> Acme {
         Some(Account { key, thumbprint: kept.thumbprint })
     });
     let views = certificates::kept_views(now);
-    let mut wanted = BTreeMap::new();
+    let (mut wanted, mut proofs) = (BTreeMap::new(), Proofs::new());
     for (name, spec) in all::<CertificateSpec>(now, kind::CERTIFICATE) {
         let mark = mark_of(&spec);
         let is_for_all = |of: &&crate::view::CertificateView| spec.names.iter().all(|name| of.names.contains(name));
         let has = views.iter().find(|of| of.name == name).filter(is_for_all);
         let has = has.map(|of| (of.begins_at_ms, of.ends_at_ms));
         let trouble = trouble(now, &name, &mark);
+        proofs.extend(shown(now, &name, &mark).into_iter().flatten());
         wanted.insert(name, Wanted { spec, mark, has, trouble });
     }
     let hosts = wanted.values().flat_map(|wanted| wanted.spec.names.iter().cloned()).collect();
-    Acme { account, wanted, hosts }
+    Acme { account, wanted, hosts, proofs }
+}
+
+fn shown(now: &Declared, name: &str, mark: &str) -> Option<Proofs> {
+    let kept: ProofsKept = serde_json::from_slice(now.get(kind::PROOF, name)?).ok()?;
+    let read = |(host, proof): (String, String)| Some((host, unhex(&proof)?.try_into().ok()?));
+    (kept.mark == mark).then(|| kept.proofs.into_iter().filter_map(read).collect())
 }
 
 fn trouble(now: &Declared, name: &str, mark: &str) -> Option<Trouble> {
@@ -275,6 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn what_proves_names_over_tls_is_shown_while_its_order_goes_on() {
+        let now = declared(&Declared { version: 1, ..Declared::default() }, SHOP);
+        let mark = acme(&now).wanted["shop"].mark.clone();
+        let proofs = Proofs::from([("shop.example".to_owned(), [7; 32])]);
+        let asked = with(&now, &show(&now, "shop", &mark, &proofs).unwrap().change);
+        assert_eq!(acme(&asked).proofs, proofs);
+        assert!(!crate::declared::export(&asked).contains("0707"));
+        let other = Proofs::from([("bank.example".to_owned(), [7; 32])]);
+        assert!(show(&now, "shop", &mark, &other).unwrap_err().contains("not for bank.example"));
+        let ends = [
+            failed(&asked, "shop", &mark, "no", (1, 1)).unwrap(),
+            issued(&asked, ("shop", &mark), &some(&["shop.example"]), 50, &[1; 32]).unwrap(),
+            diff(&asked, "shop.toml", "", &[7; 32]).unwrap(),
+        ];
+        for end in ends {
+            let after = with(&asked, &end.change);
+            assert_eq!((acme(&after).proofs, after.get(kind::PROOF, "shop")), (Proofs::new(), None));
+        }
+        // An order of what was declared before proves nothing any more.
+        let again = declared(&asked, &format!("{SHOP}challenge = \"tls-alpn-01\"\n"));
+        assert_eq!(acme(&again).proofs, Proofs::new());
+        assert!(show(&again, "shop", &mark, &proofs).unwrap_err().contains("any more"));
+    }
+
+    #[test]
     fn a_challenge_is_answered_for_declared_hosts_by_the_one_account() {
         let now = declared(&Declared { version: 1, ..Declared::default() }, SHOP);
         assert_eq!(acme(&now).answer("shop.example", "abc"), None, "there is no account yet");
@@ -305,5 +375,9 @@ mod tests {
         assert!(told.starts_with("shop.toml:2: certificate.shop.names: "), "{told}");
         let told = crate::declared::is_understood("shop.toml", SHOP, 6).unwrap_err();
         assert!(told.contains("certificate.shop: needs programs of level 7"), "{told}");
+        let text = format!("{SHOP}challenge = \"http-01\"\n");
+        let told = crate::declared::is_understood("shop.toml", &text, 8).unwrap_err();
+        assert!(told.starts_with("shop.toml:5: certificate.shop.challenge: needs programs of level 9"), "{told}");
+        assert_eq!(crate::declared::is_understood("shop.toml", SHOP, 8), Ok(()));
     }
 }

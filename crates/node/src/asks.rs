@@ -149,9 +149,9 @@ impl What {
     fn needs_more_than(&self, agreed: u32) -> bool {
         let text = match self {
             Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
-            Self::Certificate { .. } => return agreed < certificates::LEVEL,
             Self::TurnAuthority { .. } => return agreed < authority::LEVEL_ROTATE,
             Self::RenewToken { wish, .. } => return wish.is_of_service() && agreed < renewed::LEVEL_SALT,
+            Self::Certificate { deed, .. } => return agreed < deed.level(),
             Self::Apply { text, .. } => Some(text),
             Self::Deploy { wish, .. } => wish.declaration.as_ref(),
             _ => None,
@@ -388,11 +388,11 @@ impl Node {
         }
         match what {
             What::SetSecret { .. } => self.need("secrets", LEVEL_SECRETS)?,
-            What::Certificate { .. } => self.need("certificates of the cluster", certificates::LEVEL)?,
             What::TurnAuthority { .. } => self.need("changes of the authority", authority::LEVEL_ROTATE)?,
             What::RenewToken { wish, .. } if wish.is_of_service() => {
                 self.need("renewed tokens of services", renewed::LEVEL_SALT)?;
             }
+            What::Certificate { deed, .. } => self.need("certificates of the cluster", deed.level())?,
             _ => (),
         }
         match what {

@@ -66,6 +66,8 @@ pub enum Deed {
     Remove { name: String },
     /// Keep the key of the account with which they are asked for, if there is none yet.
     Account { account: Account, entropy: [u8; 32] },
+    /// Show a directory over TLS that names of one are ours, until its order has ended.
+    Show { name: String, mark: String, proofs: acme::Proofs },
     /// Set one that was asked for, as of this mark of what is declared.
     Issued { name: String, mark: String, certificate: Box<Certificate>, entropy: [u8; 32] },
     /// Keep that one cannot be had, and is not asked for again for so long.
@@ -73,6 +75,18 @@ pub enum Deed {
 }
 
 impl Deed {
+    /// What all nodes must understand for it.
+    pub(crate) fn level(&self) -> u32 {
+        match self {
+            Self::Show { .. } => clones::LEVEL_CHALLENGES,
+            Self::Set { .. }
+            | Self::Remove { .. }
+            | Self::Account { .. }
+            | Self::Issued { .. }
+            | Self::Failed { .. } => LEVEL,
+        }
+    }
+
     /// The change that it needs, in words too; none if all is so already.
     pub(crate) fn diff(&self, now: &Declared, wall_ms: u64) -> Result<Diff, String> {
         match self {
@@ -80,6 +94,7 @@ impl Deed {
             Self::Issued { name, mark, certificate, entropy } => {
                 acme::issued(now, (name, mark), certificate, wall_ms, entropy)
             }
+            Self::Show { name, mark, proofs } => acme::show(now, name, mark, proofs),
             Self::Failed { name, mark, why, wait_ms } => acme::failed(now, name, mark, why, (wall_ms, *wait_ms)),
             Self::Set { name, certificate, notes, entropy } => {
                 if let Some(why) = acme::comes_by_itself(now, name) {
@@ -238,7 +253,7 @@ impl Node {
     /// Tells of what was done.
     pub(crate) fn certified_by(&mut self, now: Now, deed: &Deed, lines: &[String], out: &mut Out) {
         let (name, text) = match deed {
-            Deed::Account { .. } => return,
+            Deed::Account { .. } | Deed::Show { .. } => return,
             Deed::Issued { name, certificate, .. } => {
                 (name, format!("the certificate for {} has come", certificate.names.join(", ")))
             }

@@ -38,6 +38,8 @@ pub mod kind {
     pub const CERTIFICATE: &str = "certificate";
     /// ... and what went wrong with some: [`crate::acme::Trouble`].
     pub const TROUBLE: &str = "trouble";
+    /// ... and what shows a directory over TLS that their names are ours, while it is asked. Not exported.
+    pub const PROOF: &str = "proof";
     /// Join tokens, by the hash of their secret.
     pub const JOIN: &str = "join";
     /// Nodes admitted, by name.
@@ -382,8 +384,11 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
         let (key, level) = spec.get_ref().newer_key();
         newer(key.map_or(format!("pipeline.{name}"), |key| format!("pipeline.{name}.{key}")), level)
     });
-    let certificates = parsed.certificate.keys();
-    let certificates = certificates.filter_map(|name| newer(format!("certificate.{name}"), LEVEL_CERTIFICATES));
+    let certificates = parsed.certificate.iter().filter_map(|(name, spec)| {
+        let of_key =
+            || spec.get_ref().newer_key().and_then(|(key, level)| newer(format!("certificate.{name}.{key}"), level));
+        newer(format!("certificate.{name}"), LEVEL_CERTIFICATES).or_else(of_key)
+    });
     let errors: Vec<String> = namespaces.chain(services).chain(pipelines).chain(certificates).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }

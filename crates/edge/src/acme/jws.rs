@@ -39,6 +39,12 @@ impl AccountKey {
         URL_SAFE_NO_PAD.encode(digest(&SHA256, form.as_bytes()))
     }
 
+    /// SHA-256 of what answers the challenge of this token (RFC 8737 3).
+    pub fn proof(&self, token: &str) -> [u8; 32] {
+        let hash = digest(&SHA256, format!("{token}.{}", self.thumbprint()).as_bytes());
+        std::array::from_fn(|at| hash.as_ref()[at])
+    }
+
     /// The body of a request to `url`: signed for that one and this nonce. `account` is its URL; none: it is to be made, or found, by its
     /// key. No payload: what is there is wanted (RFC 8555 6.3).
     ///

@@ -1,5 +1,5 @@
-//! Asks an ACME directory (RFC 8555) for a certificate, over HTTP-01. When one is due, and by whom it is asked for, is others' matter
-//! (`coppice/src/acme.rs`); what answers the challenge is every node's HTTP door.
+//! Asks an ACME directory (RFC 8555) for a certificate, over HTTP-01 or TLS-ALPN-01 (RFC 8737). When one is due, and by whom it is asked for, is others' matter
+//! (`coppice/src/acme.rs`); what answers the challenge is every node's HTTP door, or its HTTPS door.
 //!
 //! - `wire.rs`: one request and its answer over TLS, bounded in time and size.
 //! - `jws.rs`: the account's key, and what is signed with it.
@@ -14,7 +14,7 @@ mod wire;
 use std::fmt;
 use std::time::Duration;
 
-pub use order::{Wish, obtain};
+pub use order::{Shows, Wish, obtain};
 
 /// Why there is no certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clones::Challenge as Way;
 use http::StatusCode;
 use node::Certificate;
+use node::acme::Proofs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,9 +24,30 @@ pub struct Wish<'a> {
     pub contact: &'a [String],
     pub ca: Option<&'a str>,
     pub account: &'a AccountKey,
+    /// How names may be shown to be ours, in the order in which it is tried.
+    pub ways: &'a [Way],
     /// The request, DER, and the key that it is for, PEM.
     pub request: &'a [u8],
     pub key_pem: &'a str,
+}
+
+/// Whoever has all nodes show over TLS that names are ours.
+pub trait Shows {
+    /// Comes back when they do.
+    fn show(&self, proofs: Proofs) -> impl Future<Output = Result<(), Failed>> + Send;
+}
+
+/// How an order ends without a certificate.
+enum Ends {
+    /// The directory does not believe that a name is ours, or knows no such way to show it: another way may do.
+    Name(Failed),
+    Order(Failed),
+}
+
+impl From<Failed> for Ends {
+    fn from(failed: Failed) -> Self {
+        Self::Order(failed)
+    }
 }
 
 #[derive(Deserialize)]
@@ -71,6 +94,8 @@ struct Challenge {
     #[serde(rename = "type")]
     kind: String,
     url: String,
+    #[serde(default)]
+    token: String,
     error: Option<Problem>,
 }
 
@@ -78,13 +103,13 @@ struct Challenge {
 ///
 /// # Errors
 /// A sentence for people; the directory may have said when to come again.
-pub async fn obtain(wish: &Wish<'_>) -> Result<Certificate, Failed> {
+pub async fn obtain(wish: &Wish<'_>, shows: &(impl Shows + Sync)) -> Result<Certificate, Failed> {
     let late =
         |_| Err(Failed::new(format!("{} did not end the order within {ORDER_WITHIN:?}", host_of(wish.directory))));
-    tokio::time::timeout(ORDER_WITHIN, ordered(wish)).await.unwrap_or_else(late)
+    tokio::time::timeout(ORDER_WITHIN, ordered(wish, shows)).await.unwrap_or_else(late)
 }
 
-async fn ordered(wish: &Wish<'_>) -> Result<Certificate, Failed> {
+async fn ordered(wish: &Wish<'_>, shows: &(impl Shows + Sync)) -> Result<Certificate, Failed> {
     let wire = Wire::new(wish.ca)?;
     let reply = wire.get(wish.directory).await?;
     if !reply.status.is_success() {
@@ -99,31 +124,83 @@ async fn ordered(wish: &Wish<'_>) -> Result<Certificate, Failed> {
     let account = json!({"termsOfServiceAgreed": true, "contact": wish.contact});
     let reply = asks.ask(&directory.new_account, Some(&account), "an account").await?;
     asks.account = Some(reply.location("the account", &directory.new_account)?);
+    let mut failures: Vec<(Way, Failed)> = Vec::new();
+    for way in wish.ways {
+        match asks.order_by(*way, wish, &directory.new_order, shows).await {
+            Ok(certificate) => return Ok(certificate),
+            Err(Ends::Name(failed)) => failures.push((*way, failed)),
+            Err(Ends::Order(failed)) => return Err(failed),
+        }
+    }
+    let why: Vec<String> = failures.iter().map(|(way, failed)| format!("by {}: {failed}", way.name())).collect();
+    Err(Failed { why: why.join("; "), after: failures.iter().filter_map(|(_, failed)| failed.after).max() })
+}
 
-    let names: Vec<Value> = wish.names.iter().map(|name| json!({"type": "dns", "value": name})).collect();
-    let reply = asks.ask(&directory.new_order, Some(&json!({"identifiers": names})), "an order").await?;
-    let (at, order): (String, Order) =
-        (reply.location("the order", &directory.new_order)?, reply.json("an order", &directory.new_order)?);
-    for authorization in &order.authorizations {
-        asks.authorize(authorization).await?;
+impl Asks<'_> {
+    /// One order, in which each name is shown to be ours in this way.
+    async fn order_by(
+        &mut self,
+        way: Way,
+        wish: &Wish<'_>,
+        new_order: &str,
+        shows: &(impl Shows + Sync),
+    ) -> Result<Certificate, Ends> {
+        let names: Vec<Value> = wish.names.iter().map(|name| json!({"type": "dns", "value": name})).collect();
+        let reply = self.ask(new_order, Some(&json!({"identifiers": names})), "an order").await?;
+        let (at, order): (String, Order) =
+            (reply.location("the order", new_order)?, reply.json("an order", new_order)?);
+        if way == Way::TlsAlpn01 {
+            self.show(&order.authorizations, wish.names, shows).await?;
+        }
+        for authorization in &order.authorizations {
+            self.authorize(authorization, way).await?;
+        }
+        let order = self.order(&at, |order| matches!(&*order.status, "ready" | "valid")).await?;
+        if order.status == "ready" {
+            let request = json!({"csr": URL_SAFE_NO_PAD.encode(wish.request)});
+            self.ask(&order.finalize, Some(&request), "the request").await?;
+        }
+        let order = self.order(&at, |order| order.status == "valid").await?;
+        let url = order.certificate.ok_or_else(|| Failed::new(format!("{} gives no certificate", host_of(&at))))?;
+        let chain = self.ask(&url, None, "the certificate").await?.body;
+        let pem = [&chain, b"\n".as_slice(), wish.key_pem.as_bytes()].concat();
+        let nonsense = |why| Failed::new(format!("what {} gave is not taken: {why}", host_of(&url)));
+        let certificate = crate::tls::checked("", &pem, wall_ms()).map_err(nonsense)?;
+        match wish.names.iter().find(|name| !certificate.names.contains(name)) {
+            Some(name) => Err(nonsense(format!("it is not for {name}")).into()),
+            None => Ok(certificate),
+        }
     }
-    let order = asks.order(&at, |order| matches!(&*order.status, "ready" | "valid")).await?;
-    if order.status == "ready" {
-        let request = json!({"csr": URL_SAFE_NO_PAD.encode(wish.request)});
-        asks.ask(&order.finalize, Some(&request), "the request").await?;
-    }
-    let order = asks.order(&at, |order| order.status == "valid").await?;
-    let url = order.certificate.ok_or_else(|| Failed::new(format!("{} gives no certificate", host_of(&at))))?;
-    let chain = asks.ask(&url, None, "the certificate").await?.body;
-    let pem = [&chain, b"\n".as_slice(), wish.key_pem.as_bytes()].concat();
-    let nonsense = |why| Failed::new(format!("what {} gave is not taken: {why}", host_of(&url)));
-    let certificate = crate::tls::checked("", &pem, wall_ms()).map_err(nonsense)?;
-    match wish.names.iter().find(|name| !certificate.names.contains(name)) {
-        Some(name) => Err(nonsense(format!("it is not for {name}"))),
-        None => Ok(certificate),
+
+    /// Has all nodes show over TLS what these authorizations ask for, before the directory looks at the first.
+    async fn show(
+        &mut self,
+        authorizations: &[String],
+        names: &[String],
+        shows: &(impl Shows + Sync),
+    ) -> Result<(), Failed> {
+        let mut proofs = Proofs::new();
+        for url in authorizations {
+            let found: Authorization = self.ask(url, None, "an authorization").await?.json("an authorization", url)?;
+            let name = found.identifier.value.to_ascii_lowercase();
+            let Some(challenge) = found.challenge(Way::TlsAlpn01).filter(|_| found.status == "pending") else {
+                continue;
+            };
+            // What it says is shown by our doors: for names that were ordered alone.
+            if !names.contains(&name) {
+                return Err(Failed::new(format!("{} asks for {name:?}, which was not ordered", host_of(url))));
+            }
+            proofs.insert(name, self.key.proof(&challenge.token));
+        }
+        if proofs.is_empty() { Ok(()) } else { shows.show(proofs).await }
     }
 }
 
+impl Authorization {
+    fn challenge(&self, way: Way) -> Option<&Challenge> {
+        self.challenges.iter().find(|challenge| challenge.kind == way.name())
+    }
+}
 /// Signed requests of one account, one after the other.
 struct Asks<'a> {
     wire: Wire,
@@ -160,13 +237,13 @@ impl Asks<'_> {
     }
 
     /// Has the directory look at a name, and waits until it has.
-    async fn authorize(&mut self, url: &str) -> Result<(), Failed> {
+    async fn authorize(&mut self, url: &str, way: Way) -> Result<(), Ends> {
         let mut is_asked = false;
         loop {
             let reply = self.ask(url, None, "an authorization").await?;
             let found: Authorization = reply.json("an authorization", url)?;
             let name = &found.identifier.value;
-            let challenge = found.challenges.iter().find(|challenge| challenge.kind == "http-01");
+            let challenge = found.challenge(way);
             match (&*found.status, challenge) {
                 ("valid", _) => return Ok(()),
                 ("pending", Some(challenge)) if !is_asked => {
@@ -175,12 +252,14 @@ impl Asks<'_> {
                 }
                 ("pending", Some(_)) => pause(reply.after()).await,
                 ("pending", None) => {
-                    return Err(Failed::new(format!("{} offers no challenge over HTTP for {name}", host_of(url))));
+                    let why = format!("{} offers no challenge {} for {name}", host_of(url), way.name());
+                    return Err(Ends::Name(Failed::new(why)));
                 }
                 (status, challenge) => {
                     let error = challenge.and_then(|challenge| challenge.error.as_ref()).map(Problem::text);
                     let error = error.unwrap_or_else(|| format!("the authorization is {status}"));
-                    return Err(Failed::new(format!("{} does not believe that {name} is here: {error}", host_of(url))));
+                    let why = format!("{} does not believe that {name} is here: {error}", host_of(url));
+                    return Err(Ends::Name(Failed::new(why)));
                 }
             }
         }

@@ -16,6 +16,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
 use super::jws::AccountKey;
+use clones::Challenge as Way;
+use node::acme::Proofs;
+
 use super::*;
 
 /// What is wrong with a directory, if something is.
@@ -30,7 +33,10 @@ enum Quirk {
     OldNonceOnce,
     OldNonceAlways,
     External,
-    NoHttp,
+    NoWay,
+    TlsOnly,
+    HttpAway,
+    OtherAsked,
     Disbelief,
     OrderFails,
     OtherNames,
@@ -46,7 +52,10 @@ struct Toy {
     point: Option<Vec<u8>>,
     nonces: u64,
     is_old: u32,
-    is_asked: bool,
+    /// Which challenge it was told to look at.
+    asked: Option<Way>,
+    /// What our nodes show by now.
+    shown: Proofs,
     certificate: Option<String>,
     requests: u32,
 }
@@ -100,7 +109,7 @@ impl Toy {
             self.is_old += 1;
             return (400, problem("badNonce", "too old"), None);
         }
-        let status = match (&self.certificate, self.is_asked) {
+        let status = match (&self.certificate, self.asked.is_some()) {
             (Some(_), _) => "valid",
             (None, true) => "ready",
             (None, false) => "pending",
@@ -123,23 +132,37 @@ impl Toy {
                 (503, Value::Null, Some(("retry-after", httpdate::fmt_http_date(at))))
             }
             "/order" => {
+                // What was not believed once is asked anew.
+                self.asked = None;
                 assert_eq!(payload.unwrap()["identifiers"], json!([{"type": "dns", "value": "shop.example"}]));
                 (201, order, Some(("location", at("/order/1"))))
             }
             "/authz/1" => {
-                let (status, error) = match (self.is_asked, quirk) {
-                    (true, Quirk::Disbelief) => ("invalid", problem("connection", "10.0.0.1: Connection refused")),
-                    (true, _) => ("valid", Value::Null),
-                    (false, _) => ("pending", Value::Null),
+                let (status, error) = match (self.asked, quirk) {
+                    (Some(_), Quirk::Disbelief) | (Some(Way::Http01), Quirk::HttpAway) => {
+                        ("invalid", problem("connection", "10.0.0.1: Connection refused"))
+                    }
+                    (Some(_), _) => ("valid", Value::Null),
+                    (None, _) => ("pending", Value::Null),
                 };
-                let kind = if quirk == Quirk::NoHttp { "dns-01" } else { "http-01" };
-                let challenge = json!({"type": kind, "url": at("/challenge"), "token": "t", "error": error});
-                let identifier = json!({"type": "dns", "value": "shop.example"});
-                (200, json!({"status": status, "identifier": identifier, "challenges": [challenge]}), None)
+                let kinds = match quirk {
+                    Quirk::NoWay => ["dns-01", "dns-02"],
+                    Quirk::TlsOnly => ["dns-01", "tls-alpn-01"],
+                    _ => ["http-01", "tls-alpn-01"],
+                };
+                let challenges = kinds.map(|kind| {
+                    json!({"type": kind, "url": at(&format!("/challenge/{kind}")), "token": "t", "error": error})
+                });
+                let name = if quirk == Quirk::OtherAsked { "bank.example" } else { "shop.example" };
+                let identifier = json!({"type": "dns", "value": name});
+                (200, json!({"status": status, "identifier": identifier, "challenges": challenges}), None)
             }
-            "/challenge" => {
+            "/challenge/http-01" | "/challenge/tls-alpn-01" => {
                 assert_eq!(payload, Some(json!({})));
-                self.is_asked = true;
+                let over_tls = path.ends_with("tls-alpn-01");
+                // By then all nodes show it.
+                assert_eq!(over_tls, self.shown.contains_key("shop.example"));
+                self.asked = Some(if over_tls { Way::TlsAlpn01 } else { Way::Http01 });
                 (200, json!({"status": "processing"}), None)
             }
             "/order/1" => (200, order, None),
@@ -185,8 +208,18 @@ async fn serve(quirk: Quirk) -> (String, String, Arc<Mutex<Toy>>) {
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("https://{}", listener.local_addr().unwrap());
-    let (point, certificate) = (None, None);
-    let toy = Toy { quirk, base: base.clone(), point, nonces: 0, is_old: 0, is_asked: false, certificate, requests: 0 };
+    let (base_of, shown) = (base.clone(), Proofs::new());
+    let toy = Toy {
+        quirk,
+        base: base_of,
+        point: None,
+        nonces: 0,
+        is_old: 0,
+        asked: None,
+        shown,
+        certificate: None,
+        requests: 0,
+    };
     let toy = Arc::new(Mutex::new(toy));
     let served = Arc::clone(&toy);
     tokio::spawn(async move {
@@ -224,7 +257,18 @@ async fn said(toy: &Mutex<Toy>, request: Request<Incoming>) -> Response<Full<Byt
     response.body(Full::new(text.into())).unwrap()
 }
 
-async fn asked(directory: &str, ca: &str) -> Result<node::Certificate, Failed> {
+impl Shows for Arc<Mutex<Toy>> {
+    async fn show(&self, proofs: Proofs) -> Result<(), Failed> {
+        self.lock().unwrap().shown = proofs;
+        Ok(())
+    }
+}
+
+async fn asked(directory: &str, ca: &str, toy: &Arc<Mutex<Toy>>) -> Result<node::Certificate, Failed> {
+    asked_by(directory, ca, toy, &[Way::Http01]).await
+}
+
+async fn asked_by(directory: &str, ca: &str, toy: &Arc<Mutex<Toy>>, ways: &[Way]) -> Result<node::Certificate, Failed> {
     let account = AccountKey::read(&AccountKey::generate().unwrap()).unwrap();
     let names = ["shop.example".to_owned()];
     let (key_pem, request) = host::request_for(&names).unwrap();
@@ -234,23 +278,56 @@ async fn asked(directory: &str, ca: &str) -> Result<node::Certificate, Failed> {
         contact: &[],
         ca: Some(ca),
         account: &account,
+        ways,
         request: &request,
         key_pem: &key_pem,
     };
-    obtain(&wish).await
+    let made = obtain(&wish, toy).await;
+    for proof in toy.lock().unwrap().shown.values() {
+        assert_eq!(*proof, account.proof("t"));
+    }
+    made
 }
 
 #[tokio::test]
 async fn a_directory_that_keeps_to_the_rules_gives_a_certificate_with_its_key() {
     for quirk in [Quirk::None, Quirk::OldNonceOnce] {
-        let (directory, ca, _) = serve(quirk).await;
-        let certificate = asked(&directory, &ca).await.unwrap();
+        let (directory, ca, toy) = serve(quirk).await;
+        let certificate = asked(&directory, &ca, &toy).await.unwrap();
         assert_eq!(
             (certificate.names, certificate.chain.matches("BEGIN").count()),
             (vec!["shop.example".to_owned()], 2)
         );
         assert!(certificate.issuer.contains("Toy Root") && certificate.key.text().unwrap().contains("PRIVATE KEY"));
     }
+}
+
+#[tokio::test]
+async fn names_are_shown_over_tls_where_that_is_asked_for_or_http_does_not_do() {
+    for (quirk, ways, way) in [
+        (Quirk::None, Way::ALL.as_slice(), Way::Http01),
+        (Quirk::None, &[Way::TlsAlpn01], Way::TlsAlpn01),
+        (Quirk::TlsOnly, &Way::ALL, Way::TlsAlpn01),
+        (Quirk::HttpAway, &Way::ALL, Way::TlsAlpn01),
+    ] {
+        let (directory, ca, toy) = serve(quirk).await;
+        let certificate = asked_by(&directory, &ca, &toy, ways).await.unwrap();
+        let toy = toy.lock().unwrap();
+        assert_eq!((certificate.names, toy.asked), (vec!["shop.example".to_owned()], Some(way)), "{quirk:?}");
+        assert_eq!(toy.shown.len(), usize::from(way == Way::TlsAlpn01), "what need not be shown is not");
+    }
+    // What went wrong with each way is said; an order that was refused is not tried by another one.
+    let (directory, ca, toy) = serve(Quirk::Disbelief).await;
+    let why = asked_by(&directory, &ca, &toy, &Way::ALL).await.unwrap_err().why;
+    assert!(why.starts_with("by http-01: 127.0.0.1") && why.contains("(connection); by tls-alpn-01: 127"), "{why}");
+    let (directory, ca, toy) = serve(Quirk::RateLimit).await;
+    assert!(asked_by(&directory, &ca, &toy, &Way::ALL).await.unwrap_err().why.contains("too many"));
+    assert!(toy.lock().unwrap().requests <= 4);
+    // Nothing is shown for a name that was not ordered, whatever a directory says.
+    let (directory, ca, toy) = serve(Quirk::OtherAsked).await;
+    let why = asked_by(&directory, &ca, &toy, &[Way::TlsAlpn01]).await.unwrap_err().why;
+    assert!(why.contains("asks for \"bank.example\", which was not ordered"), "{why}");
+    assert!(toy.lock().unwrap().shown.is_empty());
 }
 
 #[tokio::test]
@@ -265,7 +342,7 @@ async fn what_goes_wrong_is_said_in_words_and_asked_for_no_more() {
         (Quirk::RateLimit, "refused an order: too many certificates (rateLimited)", Some(2), 4),
         (Quirk::RateLimitDate, "refused an order with status 503", Some(2), 4),
         (Quirk::OldNonceAlways, "none of 5 of its own nonces", None, 7),
-        (Quirk::NoHttp, "offers no challenge over HTTP for shop.example", None, 5),
+        (Quirk::NoWay, "offers no challenge http-01 for shop.example", None, 5),
         (Quirk::Disbelief, "not believe that shop.example is here: 10.0.0.1: Connection refused (connection)", None, 7),
         (Quirk::OrderFails, "ended the order: we changed our mind (unauthorized)", None, 8),
         (Quirk::OtherNames, "is not taken: it is not for shop.example", None, 11),
@@ -273,7 +350,7 @@ async fn what_goes_wrong_is_said_in_words_and_asked_for_no_more() {
         (Quirk::NoPem, "is not taken: the certificate has no certificate in PEM", None, 11),
     ] {
         let (directory, ca, toy) = serve(quirk).await;
-        let failed = asked(&directory, &ca).await.unwrap_err();
+        let failed = asked(&directory, &ca, &toy).await.unwrap_err();
         assert!(failed.why.contains(why), "{quirk:?}: {failed}");
         assert!(failed.why.contains("127.0.0.1") || quirk == Quirk::Plain, "it says who: {failed}");
         assert!(!failed.why.contains('\n'), "{failed}");
@@ -287,14 +364,14 @@ async fn what_goes_wrong_is_said_in_words_and_asked_for_no_more() {
 async fn who_is_not_there_or_somebody_else_is_not_asked() {
     let (directory, _, toy) = serve(Quirk::None).await;
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
-    let failed = asked(&directory, &other).await.unwrap_err();
+    let failed = asked(&directory, &other, &toy).await.unwrap_err();
     assert!(failed.why.contains("cannot reach 127.0.0.1:") && failed.why.contains("certificate"), "{failed}");
     assert_eq!(toy.lock().unwrap().requests, 0);
     // A port that was free a moment ago: nobody listens.
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let failed = asked(&format!("https://{nobody}/dir"), &other).await.unwrap_err();
+    let failed = asked(&format!("https://{nobody}/dir"), &other, &toy).await.unwrap_err();
     assert!(failed.why.contains("cannot reach 127.0.0.1:"), "{failed}");
-    assert!(asked(&directory, "nothing").await.unwrap_err().why.contains("root certificates"));
+    assert!(asked(&directory, "nothing", &toy).await.unwrap_err().why.contains("root certificates"));
 }
 
 #[test]

@@ -274,6 +274,10 @@ async fn greet(
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => {
             h2::talk(edge, stream, peer, closing).await
         }
+        // It has seen what it came for.
+        Ok(Ok(mut stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::CHALLENGE) => {
+            let _ = tokio::time::timeout(limits::LINGER, stream.shutdown()).await;
+        }
         Ok(Ok(stream)) => talk(edge, open, stream, peer, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
         Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),

@@ -1,11 +1,12 @@
-//! Certificates of the cluster, as a node's doors show them: beside the pairs of its folder, which come first for a name that both have.
-//! Also what is looked at before one is taken.
+//! Certificates of the cluster, as a node's doors show them: beside the pairs of its folder, which come first for a name that both have;
+//! and what shows directories that names are ours. Also what is looked at before one is taken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use base::process::Private;
+use node::acme::Acme;
 use node::limits::CERTIFICATE_BYTES_MAX;
 use node::{Certificate, Keyed, View};
 use rustls::pki_types::CertificateDer;
@@ -18,7 +19,17 @@ use super::{DEFAULT, Pem, certified};
 
 /// What is shown now, the same for all doors of a node.
 #[derive(Debug, Default)]
-pub struct Shared(ArcSwap<Now>);
+pub struct Shared {
+    now: ArcSwap<Now>,
+    proofs: ArcSwap<Proving>,
+}
+
+/// What shows directories that names are ours, by name.
+#[derive(Debug, Default)]
+struct Proving {
+    by_name: BTreeMap<String, Arc<CertifiedKey>>,
+    of: Arc<Acme>,
+}
 
 #[derive(Debug, Default)]
 struct Now {
@@ -33,9 +44,15 @@ impl Shared {
     /// Takes over what the cluster has, for ever: views come often, and mostly with the same.
     pub async fn follow(self: Arc<Self>, mut views: watch::Receiver<Arc<View>>) {
         loop {
-            let all = Arc::clone(&views.borrow_and_update().keyed);
-            if !Arc::ptr_eq(&all, &self.0.load().of) {
+            let (all, acme) = {
+                let view = views.borrow_and_update();
+                (Arc::clone(&view.keyed), Arc::clone(&view.acme))
+            };
+            if !Arc::ptr_eq(&all, &self.now.load().of) {
                 self.take(&all);
+            }
+            if !Arc::ptr_eq(&acme, &self.proofs.load().of) {
+                self.prove(&acme);
             }
             if views.changed().await.is_err() {
                 return;
@@ -68,20 +85,42 @@ impl Shared {
             now.pems.push(Pem { names, chain: Arc::clone(&of.chain), key });
         }
         tracing::info!(names = now.by_name.len(), "certificates of the cluster were replaced");
-        self.0.store(Arc::new(now));
+        self.now.store(Arc::new(now));
+    }
+
+    fn prove(&self, acme: &Arc<Acme>) {
+        let before = self.proofs.load();
+        let mut proving = Proving { by_name: BTreeMap::new(), of: Arc::clone(acme) };
+        for (name, proof) in &acme.proofs {
+            let as_before = || before.by_name.get(name).filter(|_| before.of.proofs.get(name) == Some(proof)).cloned();
+            let made = || {
+                let (cert, key) = host::proof_of(name, proof).map_err(|e| e.to_string())?;
+                certified("what proves it", cert.as_bytes(), "its key", key.as_bytes()).map(|(key, _)| key)
+            };
+            match as_before().map_or_else(made, Ok) {
+                Ok(key) => _ = proving.by_name.insert(name.clone(), key),
+                Err(error) => tracing::error!(name, error, "it cannot be shown that a name is ours"),
+            }
+        }
+        self.proofs.store(Arc::new(proving));
+    }
+
+    /// What shows that this name is ours, if a directory is about to look.
+    pub(super) fn proof(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        self.proofs.load().by_name.get(&name.to_ascii_lowercase()).cloned()
     }
 
     /// For exactly this name.
     pub(super) fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
-        self.0.load().by_name.get(name).cloned()
+        self.now.load().by_name.get(name).cloned()
     }
 
     pub(super) fn for_others(&self) -> Option<Arc<CertifiedKey>> {
-        self.0.load().default.clone()
+        self.now.load().default.clone()
     }
 
     pub(super) fn pems(&self) -> Vec<Pem> {
-        self.0.load().pems.clone()
+        self.now.load().pems.clone()
     }
 }
 
@@ -175,7 +214,7 @@ const ISSUER_CHARS_MAX: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::Certs;
+    use crate::tls::{CHALLENGE, Certs};
 
     const NOW_MS: u64 = 1_795_000_000_000;
 
@@ -253,6 +292,107 @@ mod tests {
         let told = checked("a", format!("{leaf_pem}{other}{root_pem}{key}").as_bytes(), NOW_MS).unwrap_err();
         assert!(told.contains("not in order") && told.contains("Toy Root"), "{told}");
         assert!(checked("a", format!("{root_pem}{leaf_pem}{key}").as_bytes(), NOW_MS).is_err());
+    }
+
+    /// What a client of these protocols is shown for a name, and which protocol is agreed on.
+    fn spoken(certs: &Arc<Certs>, name: &'static str, protocols: &[&[u8]]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let roots = rustls::RootCertStore::empty();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(rustls::DEFAULT_VERSIONS)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        config.dangerous().set_certificate_verifier(Arc::new(Any(provider)));
+        let shown = async {
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let (acceptor, connector) = (certs.acceptor().unwrap(), tokio_rustls::TlsConnector::from(Arc::new(config)));
+            let (_served, stream) =
+                tokio::join!(acceptor.accept(ours), connector.connect(name.try_into().unwrap(), theirs));
+            let stream = stream.ok()?;
+            let state = stream.get_ref().1;
+            Some((state.peer_certificates()?[0].to_vec(), state.alpn_protocol().map(<[u8]>::to_vec)))
+        };
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(shown)
+    }
+
+    /// Believes whoever signs with the key of the certificate.
+    #[derive(Debug)]
+    struct Any(Arc<rustls::crypto::CryptoProvider>);
+
+    impl rustls::client::danger::ServerCertVerifier for Any {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &rustls::pki_types::ServerName<'_>,
+            _: &[u8],
+            _: rustls::pki_types::UnixTime,
+        ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+            Ok(rustls::client::danger::ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+            self.0.signature_verification_algorithms.supported_schemes()
+        }
+    }
+
+    #[test]
+    fn who_looks_whether_a_name_is_ours_is_shown_what_rfc_8737_says_and_others_the_certificate() {
+        let Made { cert, key } = made(&["nobody.invalid"], [-1, 9]);
+        let shared = Arc::new(Shared::default());
+        let certs = Certs::own_beside(&cert, &key, Arc::clone(&shared)).unwrap();
+        let proof = [0xa5; 32];
+        let proofs = node::acme::Proofs::from([("a.example".to_owned(), proof)]);
+        assert_eq!(spoken(&certs, "a.example", &[CHALLENGE]), None, "there is nothing to show yet");
+        shared.prove(&Arc::new(Acme { proofs: proofs.clone(), ..Acme::default() }));
+
+        let (shown, protocol) = spoken(&certs, "A.example", &[CHALLENGE]).unwrap();
+        assert_eq!(protocol.as_deref(), Some(CHALLENGE));
+        let (_, read) = X509Certificate::from_der(&shown).unwrap();
+        let of = |oid: &str| read.extensions().iter().find(|of| of.oid.to_id_string() == oid).unwrap();
+        // acmeIdentifier: critical, an OCTET STRING of 32 bytes (RFC 8737 3).
+        let identifier = of("1.3.6.1.5.5.7.1.31");
+        assert!(identifier.critical);
+        assert_eq!(identifier.value, [[4, 32].as_slice(), &proof].concat());
+        assert_eq!(super::super::names(&shown.clone().into()).unwrap(), ["a.example"]);
+        assert_eq!(read.subject(), read.issuer());
+
+        for (name, protocols, agreed) in [
+            ("b.example", [CHALLENGE].as_slice(), None),
+            ("a.example", &[crate::tls::H2], Some(crate::tls::H2)),
+            ("a.example", &[CHALLENGE, crate::tls::H2], Some(crate::tls::H2)),
+            ("a.example", &[], Some(b"".as_slice())),
+        ] {
+            let said = spoken(&certs, name, protocols);
+            let theirs = said.as_ref().map(|(_, protocol)| protocol.clone().unwrap_or_default());
+            assert_eq!(theirs.as_deref(), agreed, "{name} {protocols:?}");
+            assert!(said.is_none_or(|(other, _)| other != shown));
+        }
+        // The same again is the same certificate; it goes with its order.
+        shared.prove(&Arc::new(Acme { proofs, ..Acme::default() }));
+        assert_eq!(spoken(&certs, "a.example", &[CHALLENGE]).unwrap().0, shown);
+        shared.prove(&Arc::default());
+        assert_eq!(spoken(&certs, "a.example", &[CHALLENGE]), None);
     }
 
     #[test]

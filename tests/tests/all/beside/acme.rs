@@ -1,5 +1,5 @@
 //! A certificate that comes by itself from pebble, an ACME server that is not ours, though the node that asks is killed in mid-order; it is
-//! renewed; and a directory that is not there is said.
+//! renewed; a directory that is not there is said; and where port 80 leads nowhere it comes by the HTTPS port.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -88,23 +88,25 @@ fn build(dir: &Path) -> Result<(), String> {
     said.is_good().then_some(()).ok_or(format!("pebble cannot be built: {}", said.err))
 }
 
-/// Runs it: where its directory is.
-fn pebble(dir: &Path, http: u16, names: &Names) -> (Pebble, String) {
+/// Runs it: where its directory is. `ports`: where it looks whether names are there, over HTTP and over TLS.
+fn pebble(dir: &Path, ports: [u16; 2], names: &Names) -> (Pebble, String) {
     let line = "set -e; new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'; \
          openssl req -x509 $new -days 2 -subj /CN=toy -keyout ca.key -out ca.pem; \
          openssl req $new -subj /CN=x -keyout d.key -out d.csr; echo subjectAltName=IP:127.0.0.1 > d.ext; \
          openssl x509 -req -in d.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile d.ext -out d.pem";
-    run(Command::new("sh").args(["-c", line]).current_dir(dir), SOON).good();
-    let [listen, manage, tls] = [at::free_port(1), at::free_port(1), at::free_port(1)];
+    if !dir.join("ca.pem").exists() {
+        run(Command::new("sh").args(["-c", line]).current_dir(dir), SOON).good();
+    }
+    let ([listen, manage], [http, tls]) = ([at::free_port(1), at::free_port(1)], ports);
     let config = serde_json::json!({"pebble": {
         "listenAddress": format!("127.0.0.1:{listen}"), "managementListenAddress": format!("127.0.0.1:{manage}"),
         "certificate": dir.join("d.pem"), "privateKey": dir.join("d.key"), "httpPort": http, "tlsPort": tls,
         "ocspResponderURL": "", "retryAfter": {"authz": 1, "order": 1}, "keyAlgorithm": "ecdsa",
         "profiles": {"default": {"description": "short", "validityPeriod": LIFE_S}},
     }});
-    let file = dir.join("pebble.json");
+    let file = dir.join(format!("pebble-{listen}.json"));
     std::fs::write(&file, config.to_string()).unwrap();
-    let log = std::fs::File::create(dir.join("pebble.log")).unwrap();
+    let log = std::fs::File::create(dir.join(format!("pebble-{listen}.log"))).unwrap();
     let mut command = Command::new(dir.join("pebble"));
     command.arg("-config").arg(&file).args(["-strict", "-dnsserver", &format!("127.0.0.1:{}", names.port)]);
     command.env("PEBBLE_VA_NOSLEEP", "1").stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -131,7 +133,7 @@ fn a_certificate_comes_by_itself_though_the_node_that_asks_is_killed_and_is_rene
     let https = at::free_port(3);
     let up = Up::start(3, &["--no-demo", "--https-port", &https.to_string()]);
     let names = Names::serve();
-    let (pebble, directory) = pebble(&dir, up.at(1).http.port(), &names);
+    let (first_pebble, directory) = pebble(&dir, [up.at(1).http.port(), at::free_port(1)], &names);
     let ca = std::fs::read_to_string(dir.join("ca.pem")).unwrap();
     let declared = |name: &str, directory: &str| {
         format!(
@@ -199,13 +201,14 @@ fn a_certificate_comes_by_itself_though_the_node_that_asks_is_killed_and_is_rene
     let times = |text: &str| events.matches(text).count();
     assert_eq!(times("it cannot be had: cannot reach"), 1, "not in a loop: {events}");
     assert!(times("the certificate for shop.example has come") >= 2, "{events}");
-    // Whoever mends what was declared waits for none of its failures.
-    up.apply("bank.toml", &declared("bank", &directory)).good();
+    // Whoever mends what was declared waits for none of its failures; and where nothing is at port 80, port 443 will do.
+    let (second_pebble, over_tls) = pebble(&dir, [at::free_port(1), https], &names);
+    up.apply("bank.toml", &declared("bank", &over_tls)).good();
     wait_for("what is declared anew is asked for at once", Duration::from_secs(30), || {
         let bank = kept(&up, other, "bank")?;
         if bank["issuer"].as_str().is_some_and(|by| by.contains("Pebble")) { Ok(()) } else { Err(bank.to_string()) }
     });
-    drop(pebble);
+    drop((first_pebble, second_pebble));
     let gone = up.apply("shop.toml", "").good();
     assert!(gone.contains("- certificate shop"), "{gone}");
     wait_for("it went with what is declared", SOON, || match shown(other) {
