@@ -39,7 +39,7 @@ deb:
     target/release/coppice completions zsh > target/package/completions/_coppice
     target/release/coppice completions fish > target/package/completions/coppice.fish
     target/release/coppice man target/package/man
-    cargo deb --locked --no-build --package coppice
+    cargo deb --locked --no-build --strip --package coppice
 
 # three nodes and the example shop
 up *args:
