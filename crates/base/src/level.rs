@@ -64,6 +64,7 @@
 //! - services have `limits` and `user` (`clones/src/bounds.rs`)
 //! - what nodes say of services goes in parts where it is long (`clones/src/parts.rs`), so there may be more services and clones
 //! - what shows over TLS that names are ours (`node/src/acme.rs`): a kind of record, and the key `challenge` of a certificate
+//! - programs of nodes are put there and chosen by tunnel (`coppice/src/program_desk.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 9;

@@ -276,7 +276,7 @@ impl Api {
         self.request("DELETE", path, "", Bytes::new()).await
     }
 
-    async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
+    pub async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
         let megabytes = u32::try_from(body.len() >> 20).unwrap_or(u32::MAX);
         let exchange = async {
             let (answer, connection) = self.exchange(method, path, file, Full::new(body)).await?;

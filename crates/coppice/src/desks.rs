@@ -9,6 +9,7 @@ use std::time::Instant;
 use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
 use edge::Meter;
+use edge::api::program::{Kept, Runs};
 use edge::api::{Gone, Minted, Sight, logs};
 use edge::tls::{Certs, Pem};
 use futures_util::future::BoxFuture;
@@ -21,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 use crate::doorman::Doorman;
 use crate::keeper::{API_TARGET, CODE_LEVEL, CODE_TARGET, Keeper};
 use crate::logbook::{LOGS_TARGET, Logbook};
+use crate::program_desk::{PROGRAM_TARGET, ProgramDesk};
 
 /// The Redis door asks on the node's own thread.
 pub struct RespDesk {
@@ -55,6 +57,7 @@ pub struct ApiDesk {
     peer: SocketAddr,
     code: Arc<Keeper>,
     logbook: Arc<Logbook>,
+    programs: Arc<ProgramDesk>,
     tls: Arc<Certs>,
 }
 
@@ -64,10 +67,10 @@ impl ApiDesk {
         (identity, links): (&Identity, host::Tls),
         peer: SocketAddr,
         code: Arc<Keeper>,
-        logbook: Arc<Logbook>,
+        (logbook, programs): (Arc<Logbook>, Arc<ProgramDesk>),
         tls: Arc<Certs>,
     ) -> Self {
-        Self { port, links, cluster_name: identity.cluster_name.clone(), peer, code, logbook, tls }
+        Self { port, links, cluster_name: identity.cluster_name.clone(), peer, code, logbook, programs, tls }
     }
 }
 
@@ -104,6 +107,16 @@ impl edge::api::Backend for ApiDesk {
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>> {
         let keeper = Arc::clone(&self.code);
         Box::pin(async move { keeper.keep(digest, bytes, spread).await })
+    }
+
+    fn keep_program(&self, digest: String, bytes: Bytes) -> BoxFuture<'static, Result<Kept, String>> {
+        let programs = Arc::clone(&self.programs);
+        Box::pin(async move { programs.spread(digest, bytes).await })
+    }
+
+    fn program(&self, node: String, to: Option<String>) -> BoxFuture<'static, Result<Runs, String>> {
+        let programs = Arc::clone(&self.programs);
+        Box::pin(async move { programs.of(&node, to).await })
     }
 
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>> {
@@ -241,11 +254,12 @@ fn grant(
     Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem })
 }
 
-/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives and logs, and nothing else.
+/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives, logs and programs, and
+/// nothing else.
 pub struct TunnelDesk {
     api: SocketAddr,
     doorman: Arc<Doorman>,
-    open: OnceLock<(Port<Node>, Arc<Keeper>, Arc<Logbook>)>,
+    open: OnceLock<(Port<Node>, Arc<Keeper>, Arc<Logbook>, Arc<ProgramDesk>)>,
 }
 
 impl TunnelDesk {
@@ -253,8 +267,8 @@ impl TunnelDesk {
         Self { api, doorman, open: OnceLock::new() }
     }
 
-    pub fn open(&self, port: Port<Node>, keeper: Arc<Keeper>, logbook: Arc<Logbook>) {
-        assert!(self.open.set((port, keeper, logbook)).is_ok(), "the desk opens once");
+    pub fn open(&self, port: Port<Node>, keeper: Arc<Keeper>, logbook: Arc<Logbook>, programs: Arc<ProgramDesk>) {
+        assert!(self.open.set((port, keeper, logbook, programs)).is_ok(), "the desk opens once");
     }
 }
 
@@ -268,11 +282,15 @@ impl host::TunnelDesk for TunnelDesk {
     }
 
     fn target(&self, name: &str) -> Option<Target> {
-        let (port, keeper, logbook) = self.open.get()?;
+        let (port, keeper, logbook, programs) = self.open.get()?;
         let view = port.view();
         if name == CODE_TARGET {
             let keeper = Arc::clone(keeper);
             return Some(Target::Own(Box::new(move |stream| Box::pin(keeper.serve(stream)))));
+        }
+        if name == PROGRAM_TARGET {
+            let programs = Arc::clone(programs);
+            return Some(Target::Own(Box::new(move |stream| Box::pin(programs.serve(stream)))));
         }
         if name == LOGS_TARGET {
             let logbook = Arc::clone(logbook);

@@ -73,7 +73,7 @@ impl Again {
     /// # Errors
     /// The program cannot be found.
     pub fn remember() -> Result<Self, String> {
-        Ok(Self { program: program()?, args: std::env::args_os().skip(1).collect() })
+        Ok(Self { program: crate::program::installed()?, args: std::env::args_os().skip(1).collect() })
     }
 
     /// Runs the program in place of this one, with these sockets open. Comes back only if that cannot be done. To be called on the
@@ -85,7 +85,8 @@ impl Again {
         let fds = fds.map(|(listener, child_fd)| FdMapping { parent_fd: listener.into(), child_fd }).collect();
         let mut command = Command::new(&self.program);
         host::SOCKET_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
-        command.args(&self.args).env("LISTEN_FDS", count);
+        // The installed program looks which one runs.
+        command.args(&self.args).env("LISTEN_FDS", count).env_remove(crate::program::INSTALLED);
         match command.fd_mappings(fds) {
             Ok(command) => command.exec(),
             Err(error) => io::Error::other(error.to_string()),

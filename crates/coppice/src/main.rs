@@ -33,6 +33,8 @@ mod peers;
 mod plain;
 mod ports;
 mod postmaster;
+mod program;
+mod program_desk;
 mod renew_token;
 mod route;
 mod run;
@@ -44,6 +46,7 @@ mod starting;
 mod status;
 mod top;
 mod up;
+mod upgrade;
 
 use clap::{Parser, Subcommand};
 
@@ -52,7 +55,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Robust network services on a cluster of ordinary machines.
 #[derive(Parser)]
-#[command(version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(version, long_version = program::long_version(), after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -121,6 +124,9 @@ enum Command {
     /// Give the cluster another authority, which signs the certificates of nodes
     #[command(subcommand)]
     Ca(authority::AuthorityCommand),
+    /// Put another program on all nodes and restart them in turn as that one, or go back to the one before
+    #[command(after_help = upgrade::MORE)]
+    Upgrade(upgrade::UpgradeArgs),
     /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
@@ -220,6 +226,7 @@ fn main() {
         Command::Secret(command) => single(secret::secret(command)),
         Command::Certificate(command) => single(certificates::certificate(command)),
         Command::Ca(command) => single(authority::authority(command)),
+        Command::Upgrade(args) => single(upgrade::upgrade(args)),
         Command::Node(command) => single(nodes::node(command)),
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),

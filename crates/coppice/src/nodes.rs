@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use node::view::{CloneState, CloneView, NodeState, NodeView, ServiceView, View};
 use serde_json::json;
 
@@ -25,7 +26,7 @@ const SHUT_OUT_WITHIN: Duration = Duration::from_secs(15);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Bricks that are being filled, and groups whose members are not all back, are waited for before a node of a rolling restart is asked.
-const CALM_WITHIN: Duration = Duration::from_secs(120);
+pub const CALM_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum NodeCommand {
@@ -139,7 +140,7 @@ pub async fn node(command: NodeCommand) -> Result<(), String> {
 }
 
 /// By name, the leader of the root group last: so it changes once.
-fn rolling_order(view: &View) -> Vec<String> {
+pub fn rolling_order(view: &View) -> Vec<String> {
     let mut names: Vec<String> =
         view.nodes.iter().filter(|n| n.state != NodeState::Dead).map(|n| n.name.clone()).collect();
     names.sort_by_key(|name| (view.root.leader.as_ref() == Some(name), name.clone()));
@@ -147,20 +148,20 @@ fn rolling_order(view: &View) -> Vec<String> {
 }
 
 /// Asks any node that answers: the one that was named may be the one that restarts.
-struct Cluster {
+pub struct Cluster {
     token: Option<String>,
     apis: Vec<At>,
     json: bool,
 }
 
 impl Cluster {
-    fn new(node: &NodeArgs, json: bool) -> Result<Self, String> {
+    pub fn new(node: &NodeArgs, json: bool) -> Result<Self, String> {
         let api = node.operator()?;
         Ok(Self { token: api.token, apis: vec![api.at], json })
     }
 
     /// What the first node that answers sees. Addresses of others are remembered.
-    async fn view(&mut self) -> Result<View, String> {
+    pub async fn view(&mut self) -> Result<View, String> {
         let mut problem = String::new();
         for at in 0..self.apis.len() {
             let api = Api { at: self.apis[at].clone(), token: self.token.clone() };
@@ -206,7 +207,21 @@ impl Cluster {
         Err(problem)
     }
 
-    fn tell(&self, event: &str, name: &str, text: &str, more: &serde_json::Value) {
+    /// What the first node says that answers, and knows what is asked for.
+    pub async fn first(&self, method: &str, path: &str, body: Bytes) -> Result<serde_json::Value, String> {
+        let mut problem = String::new();
+        for at in &self.apis {
+            let api = Api { at: at.clone(), token: self.token.clone() };
+            match api.request(method, path, "", body.clone()).await {
+                Ok(reply) if reply.status == 404 => problem = reply.json().err().unwrap_or_default(),
+                Ok(reply) => return reply.json(),
+                Err(why) => problem = why,
+            }
+        }
+        Err(problem)
+    }
+
+    pub fn tell(&self, event: &str, name: &str, text: &str, more: &serde_json::Value) {
         if self.json {
             let mut line = json!({"event": event, "name": name});
             if let (Some(line), Some(more)) = (line.as_object_mut(), more.as_object()) {
@@ -219,7 +234,7 @@ impl Cluster {
     }
 
     /// Waits until no other brick is being filled, and all groups are whole.
-    async fn calm(&mut self, name: &str, force: bool) -> Result<(), String> {
+    pub async fn calm(&mut self, name: &str, force: bool) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let view = self.view().await?;
@@ -239,7 +254,7 @@ impl Cluster {
         }
     }
 
-    async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
+    pub async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
         let before = self.node(name).await?;
         // What does not serve now need not serve afterwards.
         let view = self.view().await?;

@@ -33,6 +33,8 @@ use crate::keeper::Keeper;
 use crate::logbook::Logbook;
 use crate::plain::complain;
 use crate::ports::check_free;
+use crate::program::{self, Programs};
+use crate::program_desk::ProgramDesk;
 use crate::services;
 use crate::size::{Size, brick_memory};
 use crate::starting::{Manner, Starting};
@@ -150,6 +152,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     log();
     raise_files_limit();
     host::close_self().map_err(|e| e.to_string())?;
+    Programs::of(&args.dir, program::installed()?).begin(std::env::args_os().skip(1));
     let (mut inherited, again) = (Inherited::take(), Again::remember()?);
     // Once more if it has entered the cluster anew.
     loop {
@@ -454,8 +457,11 @@ impl Started {
         io.spawn(anew::remember_peers(port.watch(), home.dir.clone()));
         tracing::info!(node = %card.name, id = %card.id, boot = %card.boot, doors = card.doors.shown(), %peer, "node runs");
         let logbook = Logbook::new(args.dir.join("logs"), dialer.clone(), port.clone());
+        let programs = Programs::of(&home.dir, program::installed()?);
+        let programs = ProgramDesk::new(programs, dialer.clone(), port.clone());
+        io.spawn(Arc::clone(&programs).follow());
         let keeper = Keeper::new(store, dialer, port.clone());
-        tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
+        tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook), Arc::clone(&programs));
         io.spawn(Arc::clone(&home.shared).follow(port.watch()));
         let (services_tls, has_files) = (home.certificates()?, home.tls.is_some());
         let desk = ApiDesk::new(
@@ -463,7 +469,7 @@ impl Started {
             (&home.identity, tls.clone()),
             peer,
             Arc::clone(&keeper),
-            logbook,
+            (logbook, programs),
             Arc::clone(&services_tls),
         );
         let desk = Arc::new(desk);

@@ -17,6 +17,7 @@
 //! - docs/openapi.json describes all of it for programs, and is served.
 //! - `secrets.rs`: secrets of services (operator), and all of them sealed for a backup.
 //! - `logs.rs`: what clones have printed (operator). `run.rs`: a command that is run once, as a clone (operator).
+//! - `program.rs`: another program for nodes (operator).
 //! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -67,6 +68,7 @@ mod objects;
 mod operate;
 mod places;
 mod problem;
+pub mod program;
 mod run;
 mod secrets;
 mod shown;
@@ -108,6 +110,14 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { None })
     }
 
+    /// Keeps another program on all live nodes.
+    fn keep_program(&self, _digest: String, _bytes: Bytes) -> BoxFuture<'static, Result<program::Kept, String>> {
+        Box::pin(async { Err("this node keeps no programs".to_owned()) })
+    }
+    /// What a node runs, after it was told what is next, if something is.
+    fn program(&self, _node: String, _to: Option<String>) -> BoxFuture<'static, Result<program::Runs, String>> {
+        Box::pin(async { Err("this node keeps no programs".to_owned()) })
+    }
     /// The certificates of this node's folder and of the cluster, the one for all other names first.
     fn certificates(&self) -> Vec<Pem> {
         Vec::new()
@@ -204,6 +214,8 @@ pub fn router_with(
         .route("/v1/tokens", get(declare::tokens).post(declare::token))
         .route("/v1/tokens/{name}", axum::routing::delete(declare::revoke))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
+        .route("/v1/nodes/{name}/program", get(program::get).post(program::choose))
+        .route("/v1/program/{digest}", axum::routing::put(program::put).layer(DefaultBodyLimit::disable()))
         .route("/v1/nodes/{name}/remove", post(operate::remove))
         .route("/v1/nodes/{name}/drain", post(operate::drain))
         .route("/v1/nodes/{name}/undrain", post(operate::undrain))

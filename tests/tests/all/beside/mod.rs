@@ -67,4 +67,5 @@ mod strangers;
 mod streams;
 mod tokens;
 mod up;
+mod upgrade;
 mod workers;

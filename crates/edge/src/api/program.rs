@@ -1,0 +1,80 @@
+//! Programs of nodes: another one is put on all of them, and said to be what a node becomes with its next restart. The operator's
+//! token is needed. Where they lie, and how a node becomes one, is the program's (`coppice/src/program.rs`).
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use base::Span;
+use serde::{Deserialize, Serialize};
+
+use super::address::{Path, Query};
+use super::declare::whole;
+use super::limits::CODE_BYTES_MAX;
+use super::{Api, Problem, guard};
+
+/// A program takes seconds.
+const RETRY_AFTER: Span = Span::secs(5);
+
+/// A program that all live nodes have by now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// As it says itself.
+    pub version: String,
+    pub level: u32,
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+}
+
+/// What a node runs, and what it is to run. Empty: the program that was installed there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Runs {
+    /// SHA-256 of the program that runs now.
+    pub now: String,
+    /// ... that runs from the next start on.
+    pub next: String,
+    /// ... and the one before that.
+    pub before: String,
+    /// When the choice was made, milliseconds since 1970; 0: never.
+    pub at_ms: u64,
+    /// The program that was left because it did not stay up.
+    pub failed: String,
+}
+
+/// Body: a program with this SHA-256. Answer: [`Kept`].
+pub async fn put(
+    State(api): State<Api>,
+    Path(digest): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Kept>, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let full = |_| Problem::busy("other programs or archives are on their way to this node already", RETRY_AFTER);
+    let _place = api.uploads.try_acquire().map_err(full)?;
+    let bytes = whole(body, CODE_BYTES_MAX).await?;
+    api.backend.keep_program(digest, bytes).await.map(Json).map_err(Problem::wrong)
+}
+
+/// Answer: [`Runs`].
+pub async fn get(State(api): State<Api>, Path(name): Path<String>, headers: HeaderMap) -> Result<Json<Runs>, Problem> {
+    guard::operator(&headers, &api.view())?;
+    api.backend.program(name, None).await.map(Json).map_err(Problem::wrong)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choose {
+    /// A SHA-256, or `before`.
+    to: String,
+}
+
+/// That node becomes this one with its next restart. Answer: [`Runs`].
+pub async fn choose(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(Choose { to }): Query<Choose>,
+    headers: HeaderMap,
+) -> Result<Json<Runs>, Problem> {
+    guard::operator(&headers, &api.view())?;
+    api.backend.program(name, Some(to)).await.map(Json).map_err(Problem::wrong)
+}
