@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use base::process::Private;
-use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time};
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{LEVEL_SECRETS, Size, group, members};
 use cluster::admission::Word;
 use cluster::root::{self, Change, Conflict};
 use cluster::{Card, Door};
-use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
