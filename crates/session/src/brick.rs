@@ -130,6 +130,8 @@ pub(super) struct Brick {
     undone_ends: VecDeque<(Time, Version)>,
     next_sweep: Time,
     pub damaged: u64,
+    /// Entries that the table has let go, as far as they are among these.
+    entries_damaged: u64,
     /// When the last few damaged values were found; at most [`DAMAGE_MAX`].
     damaged_at: VecDeque<Time>,
     pub full: u64,
@@ -159,6 +161,7 @@ impl Brick {
             undone_ends: VecDeque::new(),
             next_sweep: Time::ZERO,
             damaged: 0,
+            entries_damaged: 0,
             damaged_at: VecDeque::new(),
             full: 0,
             over: 0,
@@ -226,6 +229,7 @@ impl Brick {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.table = Table::new();
+        self.entries_damaged = 0;
         self.befores = VecDeque::new();
         self.damaged_at.clear();
     }
@@ -243,7 +247,7 @@ impl Brick {
 
     pub fn read(&mut self, now: Time, key: &Key, want: Want) -> Found {
         self.operations += 1;
-        let Some(entry) = self.table.get(key) else { return Found::default() };
+        let Some(entry) = self.table.get(key) else { return self.absent_or_damaged(now, key) };
         let is_under = |entry: &Entry| matches!(want, Want::Under(version) if entry.version == version);
         let entry = match entry.before.as_deref().filter(|_| is_under(entry)) {
             Some(Some(before)) => before,
@@ -275,15 +279,38 @@ impl Brick {
         }
         if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
             // Never returned; another brick's copy repairs it (state.md, rule 3).
-            self.damaged += 1;
-            if self.damaged_at.len() == DAMAGE_MAX {
-                self.damaged_at.pop_front();
-            }
-            self.damaged_at.push_back(now);
+            self.value_damaged(now);
             self.table.remove(key);
             return Found { damaged: true, ..Found::default() };
         }
         found
+    }
+
+    /// Of a key of which nothing whole is known.
+    fn absent_or_damaged(&mut self, now: Time, key: &Key) -> Found {
+        let damaged = self.table.is_damaged(key);
+        if damaged {
+            // As if its value were: what stands beside that decides as much.
+            self.table.remove(key);
+            self.note_damaged(now);
+        }
+        Found { damaged, ..Found::default() }
+    }
+
+    fn value_damaged(&mut self, now: Time) {
+        self.damaged += 1;
+        if self.damaged_at.len() == DAMAGE_MAX {
+            self.damaged_at.pop_front();
+        }
+        self.damaged_at.push_back(now);
+    }
+
+    /// Entries that the table let go as they were damaged count like damaged values.
+    fn note_damaged(&mut self, now: Time) {
+        for _ in self.entries_damaged..self.table.damaged() {
+            self.value_damaged(now);
+        }
+        self.entries_damaged = self.table.damaged();
     }
 
     /// `clock_ms`: what this node's hybrid clock says.
@@ -499,6 +526,7 @@ impl Brick {
             let (_, version) = self.undone_ends.pop_front().expect("just seen");
             self.undone.remove(&version);
         }
+        self.note_damaged(now);
         if now >= self.next_sweep {
             let more = self.table.expire(now, FREED_PER_CALL);
             self.next_sweep = if more { now + Span::millis(1) } else { now + SWEEP_EVERY };
@@ -516,6 +544,11 @@ impl Brick {
     pub fn flip_bit(&mut self, key: Option<&Key>, shard: usize) -> bool {
         let key = key.cloned().or_else(|| self.table.first_valued(shard));
         key.is_some_and(|key| self.table.flip_bit(&key))
+    }
+
+    /// See [`super::Session::flip_version`].
+    pub fn flip_version(&mut self, key: &Key) -> bool {
+        self.table.flip_version(key)
     }
 }
 

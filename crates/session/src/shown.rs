@@ -106,6 +106,11 @@ impl Session {
         self.brick.flip_bit(key.as_ref(), nth as usize % SHARDS)
     }
 
+    /// Likewise a bit of what stands beside the value of a key of namespace number 1: its version becomes a newer one.
+    pub fn flip_version(&mut self, key: &[u8]) -> bool {
+        self.brick.flip_version(&Key::new(1, Bytes::copy_from_slice(key)))
+    }
+
     /// Values of [`FIGURES`], in the same order.
     pub(super) fn values_of_figures(&self) -> Vec<u64> {
         let f = &self.figures;

@@ -30,6 +30,11 @@ impl Key {
         Self { hash: key_hash(namespace, &bytes), namespace, bytes }
     }
 
+    /// Its bytes are those that place it.
+    fn is_whole(&self) -> bool {
+        self.hash == key_hash(self.namespace, &self.bytes)
+    }
+
     /// The same on every node, so that a walk over shards means the same everywhere.
     pub fn shard(&self) -> usize {
         (self.hash >> (64 - SHARDS.trailing_zeros())) as usize
@@ -102,6 +107,43 @@ impl Entry {
         self.value.as_ref().map_or(0, |value| handle_bytes(value.bytes.len())) + before + bricks
     }
 
+    /// Of all that it consists of, of which key it is, and of where its bytes lie. Nothing behind a pointer is read: these
+    /// bytes have their own.
+    fn seal(&self, key: &Key) -> Checksum {
+        let Self { version, value, lease_end, keep_end, before, standing, bricks } = self;
+        let (tag, guard) = match standing {
+            Standing::Plain => (0, Version::default()),
+            Standing::Open(guard) => (1, *guard),
+            Standing::Confirmed => (2, Version::default()),
+        };
+        let of_value = value.as_ref().map_or([0; 4], |Value { bytes, kind, sum }| {
+            [bytes.as_ptr().addr() as u64, bytes.len() as u64, *kind as u64, u64::from(sum.0) + 1]
+        });
+        let address = |at: Option<usize>| at.unwrap_or(0) as u64;
+        let words = [
+            key.hash,
+            u64::from(key.namespace) << 32 | tag,
+            lease_end.0,
+            keep_end.0,
+            version.ms,
+            version.node.0,
+            guard.ms,
+            guard.node.0,
+            u64::from(version.counter) << 32 | u64::from(guard.counter),
+            of_value[0],
+            of_value[1],
+            of_value[2],
+            of_value[3],
+            address(before.as_deref().map(|before| std::ptr::from_ref(before).addr())),
+            address(bricks.as_deref().map(|bricks| std::ptr::from_ref(bricks).addr())),
+        ];
+        let mut bytes = [0; 15 * 8];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Checksum::of(&bytes)
+    }
+
     /// The generation in which it is filed: that of its next change by time alone.
     fn slot(&self) -> u64 {
         slot_of(if self.value.is_some() { self.lease_end } else { self.keep_end })
@@ -122,22 +164,53 @@ pub(super) fn used_by(key: &Key, len: usize) -> Used {
     Used { bytes: (key.bytes.len() + len) as u64 + KEY_BYTES, keys: 1 }
 }
 
+/// An entry as it lies in memory. What stands beside a value decides as much as the value does: a version that a flipped bit
+/// has made newer would win against whatever is written later.
+struct Filed {
+    entry: Entry,
+    seal: Checksum,
+}
+
+impl Filed {
+    fn new(key: &Key, entry: Entry) -> Self {
+        let seal = entry.seal(key);
+        Self { entry, seal }
+    }
+
+    /// The entry, if it is as it was filed. Until that is known no pointer of it is followed.
+    fn whole(&self, key: &Key) -> Option<&Entry> {
+        (self.seal == self.entry.seal(key)).then_some(&self.entry)
+    }
+}
+
 pub(super) struct Table {
     /// Invariant: names the generation that holds the key's entry, for every key of every generation.
     index: Vec<Counted<Key, u64>>,
     /// Invariant: none is empty.
-    generations: BTreeMap<u64, Counted<Key, Entry>>,
+    generations: BTreeMap<u64, Counted<Key, Filed>>,
     /// Invariant: what both of these and all that is behind them take, beside the empty index.
     bytes: u64,
     len: u64,
     /// Entries with a value, and the bytes of their keys and values, by namespace. Invariant: none has no key.
     used: BTreeMap<u32, Used>,
+    /// Entries that were not as they had been filed, and were let go.
+    damaged: u64,
+    /// One was let go a moment ago, and what it had counted is among the sums still.
+    is_unsure: bool,
 }
 
 impl Table {
     pub fn new() -> Self {
         let index = (0..SHARDS).map(|_| Counted::default()).collect();
-        Self { index, generations: BTreeMap::new(), bytes: 0, len: 0, used: BTreeMap::new() }
+        Self {
+            index,
+            generations: BTreeMap::new(),
+            bytes: 0,
+            len: 0,
+            used: BTreeMap::new(),
+            damaged: 0,
+            is_unsure: false,
+        }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -148,7 +221,22 @@ impl Table {
         self.len
     }
 
+    /// What is known of a key. Not what is damaged: that is as good as unknown, until it is let go.
     pub fn get(&self, key: &Key) -> Option<&Entry> {
+        self.filed(key)?.whole(key)
+    }
+
+    /// There is an entry, and it is not as it was filed.
+    pub fn is_damaged(&self, key: &Key) -> bool {
+        self.filed(key).is_some_and(|filed| filed.whole(key).is_none())
+    }
+
+    /// Entries that were damaged and let go so far.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    fn filed(&self, key: &Key) -> Option<&Filed> {
         let slot = self.index[key.shard()].map().get(key)?;
         self.generations.get(slot)?.map().get(key)
     }
@@ -171,13 +259,19 @@ impl Table {
         let generation = self.generations.get(&slot);
         let of_entry = match had {
             Some(had) if *had == slot => 0,
-            _ => generation.map_or_else(|| Counted::<Key, Entry>::default().growth(), Counted::growth),
+            _ => generation.map_or_else(|| Counted::<Key, Filed>::default().growth(), Counted::growth),
         };
         handle_bytes(len) + of_key + of_entry
     }
 
     /// Files an entry; what was there is freed at once and handed back.
     pub fn put(&mut self, key: &Key, entry: Entry) -> Option<Entry> {
+        let old = self.file(key, entry);
+        self.count_anew_if_unsure();
+        old
+    }
+
+    fn file(&mut self, key: &Key, entry: Entry) -> Option<Entry> {
         let slot = entry.slot();
         let shard = &mut self.index[key.shard()];
         let (key, old_slot) = match shard.map().get_key_value(key) {
@@ -202,17 +296,48 @@ impl Table {
         let before = generation.bytes();
         // Another handle to the same bytes.
         let its = key.clone();
-        let replaced = generation.insert(key, entry);
+        let filed = Filed::new(&key, entry);
+        let replaced = generation.insert(key, filed);
         self.bytes += generation.bytes() - before;
-        if let Some(replaced) = &replaced {
-            self.counts_no_more(&its, replaced);
+        old.or(replaced.and_then(|replaced| self.let_go(&its, replaced)))
+    }
+
+    /// Of an entry that was taken out; none if it was damaged. What a damaged one points to may be anybody's and is left as it
+    /// is, and how much it counted is not known any more, so all is counted anew.
+    fn let_go(&mut self, key: &Key, filed: Filed) -> Option<Entry> {
+        if filed.whole(key).is_some() {
+            self.counts_no_more(key, &filed.entry);
+            return Some(filed.entry);
         }
-        old.or(replaced)
+        std::mem::forget(filed);
+        self.damaged += 1;
+        self.is_unsure = true;
+        None
+    }
+
+    fn count_anew_if_unsure(&mut self) {
+        if !std::mem::take(&mut self.is_unsure) {
+            return;
+        }
+        let tables = self.generations.values().map(Counted::bytes).chain(self.index.iter().map(Counted::bytes));
+        let keys = self.index.iter().flat_map(|shard| shard.map().keys()).map(|key| handle_bytes(key.bytes.len()));
+        (self.bytes, self.len) = (tables.chain(keys).sum(), 0);
+        self.used.clear();
+        let generations = std::mem::take(&mut self.generations);
+        for (key, filed) in generations.values().flat_map(|generation| generation.map()) {
+            // Another damaged one counts nothing until it is let go as well.
+            if let Some(entry) = filed.whole(key) {
+                self.counts(key, entry);
+            }
+        }
+        self.generations = generations;
     }
 
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let slot = self.unindex(key)?;
-        self.unfile(slot, key)
+        let old = self.unfile(slot, key);
+        self.count_anew_if_unsure();
+        old
     }
 
     fn counts(&mut self, key: &Key, entry: &Entry) {
@@ -255,10 +380,7 @@ impl Table {
         if generation.map().is_empty() {
             self.generations.remove(&slot);
         }
-        if let Some(old) = &old {
-            self.counts_no_more(key, old);
-        }
-        old
+        self.let_go(key, old?)
     }
 
     /// The moment the oldest generation ends.
@@ -274,7 +396,7 @@ impl Table {
             let Some(mut first) =
                 self.generations.first_entry().filter(|g| g.key().saturating_mul(GENERATION.0) <= now.0)
             else {
-                return false;
+                break;
             };
             let before = first.get().bytes();
             let ended = first.get_mut().take_some(left);
@@ -283,25 +405,31 @@ impl Table {
                 first.remove();
             }
             left -= ended.len();
-            for (key, mut entry) in ended {
-                self.counts_no_more(&key, &entry);
+            for (key, filed) in ended {
                 self.unindex(&key);
-                if entry.keep_end > now {
+                if let Some(mut entry) = self.let_go(&key, filed)
+                    && entry.keep_end > now
+                {
                     entry.value = None;
                     entry.before = None;
-                    self.put(&key, entry);
+                    self.file(&key, entry);
                 }
             }
         }
+        self.count_anew_if_unsure();
         self.first_end().is_some_and(|end| end <= now)
     }
 
-    /// Keys of one shard, in order.
+    /// Keys of one shard, in order; not what is damaged.
     pub fn shard(&self, shard: usize) -> Vec<(&Key, &Entry)> {
         let mut keys: Vec<_> = self.index[shard]
             .map()
             .iter()
-            .filter_map(|(key, slot)| Some((key, self.generations.get(slot)?.map().get(key)?)))
+            .filter_map(|(key, slot)| {
+                let filed = self.generations.get(slot)?.map().get(key)?;
+                // A key whose bytes changed is no other key's.
+                Some((key, filed.whole(key).filter(|_| key.is_whole())?))
+            })
             .collect();
         keys.sort_unstable_by(|(a, _), (b, _)| (a.namespace, &a.bytes).cmp(&(b.namespace, &b.bytes)));
         keys
@@ -314,13 +442,26 @@ impl Table {
     /// Flips a bit of a stored value, as failing memory would. False if there is no such value.
     pub fn flip_bit(&mut self, key: &Key) -> bool {
         let Some(slot) = self.index[key.shard()].map().get(key) else { return false };
-        let entry = self.generations.get_mut(slot).and_then(|generation| generation.get_mut(key));
-        let Some(value) = entry.and_then(|entry| entry.value.as_mut()) else { return false };
+        let filed = self.generations.get_mut(slot).and_then(|generation| generation.get_mut(key));
+        let Some(filed) = filed else { return false };
+        let Some(value) = filed.entry.value.as_mut() else { return false };
         let mut bytes = value.bytes.to_vec();
         let Some(first) = bytes.first_mut() else { return false };
         *first ^= 1;
         value.bytes = bytes.into();
+        // The bytes of a real one would not have moved.
+        filed.seal = filed.entry.seal(key);
         true
+    }
+
+    /// Flips a bit of what stands beside a stored value: one that makes its version newer. False if there is nothing.
+    pub fn flip_version(&mut self, key: &Key) -> bool {
+        let Some(slot) = self.index[key.shard()].map().get(key) else { return false };
+        let filed = self.generations.get_mut(slot).and_then(|generation| generation.get_mut(key));
+        filed.is_some_and(|filed| {
+            filed.entry.version.ms |= 1 << 45;
+            true
+        })
     }
 
     /// The first key with a value, from this shard on.
@@ -391,10 +532,50 @@ mod tests {
         table.put(&key("a"), entry(1000, 20, 400));
         assert!(!table.expire(Time(19_000_000), 100));
         assert!(table.get(&key("a")).unwrap().value.is_some());
+        let with_value = table.bytes();
         table.expire(Time(30_000_000), 100);
         assert_eq!(table.get(&key("a")).unwrap().value, None);
-        assert!(table.bytes() < 1000);
+        assert!(table.bytes() + 1000 <= with_value);
         table.expire(Time(410_000_000), 100);
         assert_eq!(table.get(&key("a")), None);
+    }
+
+    #[test]
+    fn a_damaged_entry_is_let_go_unread_and_the_rest_is_counted_anew() {
+        let ways: [fn(&mut Entry); 6] = [
+            |entry| entry.version.ms |= 1 << 45,
+            |entry| entry.lease_end = Time(0),
+            |entry| entry.standing = Standing::Confirmed,
+            |entry| entry.value.as_mut().unwrap().kind = Kind::Hash,
+            |entry| entry.value = None,
+            // As if the length had changed: counted as it is now, the sums would be wrong.
+            |entry| entry.value.as_mut().unwrap().bytes.truncate(1),
+        ];
+        let of = |names: std::ops::Range<u32>| {
+            let mut table = Table::new();
+            names.for_each(|name| drop(table.put(&key(&name.to_string()), entry(100, 20, 20))));
+            table
+        };
+        let sums = |table: &Table| (table.bytes(), table.len(), table.used(1));
+        for way in ways {
+            for let_go in [true, false] {
+                let mut table = of(0..10);
+                let damaged = key("9");
+                let slot = table.index[damaged.shard()].map()[&damaged];
+                way(&mut table.generations.get_mut(&slot).unwrap().get_mut(&damaged).unwrap().entry);
+                assert_eq!((table.get(&damaged), table.is_damaged(&damaged)), (None, true));
+                assert!(!table.shard(damaged.shard()).iter().any(|(key, _)| **key == damaged));
+                if let_go {
+                    assert_eq!(table.remove(&damaged), None);
+                    assert_eq!(sums(&table), sums(&of(0..9)));
+                    continue;
+                }
+                assert_eq!(table.put(&damaged, entry(100, 20, 20)), None);
+                assert_eq!((sums(&table), table.damaged()), (sums(&of(0..10)), 1));
+                way(&mut table.generations.get_mut(&slot).unwrap().get_mut(&damaged).unwrap().entry);
+                while table.expire(Time(30_000_000), 3) {}
+                assert_eq!((sums(&table), table.damaged()), ((0, 0, Used::default()), 2));
+            }
+        }
     }
 }

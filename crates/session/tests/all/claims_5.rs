@@ -210,6 +210,32 @@ fn a_flipped_bit_is_never_returned_and_is_repaired() {
     }
 }
 
+/// SSM 5.6, in what stands beside the value: a version that became newer at one brick does not win against what is written
+/// later, whichever bricks are asked, and does not come back through a repair or a fill.
+#[test]
+fn a_flipped_bit_beside_a_value_brings_no_older_one_back() {
+    for node in 1..=3 {
+        for read_first in [false, true] {
+            let mut world = World::settled(14, 3);
+            world.put(1, "k", "before");
+            world.run(Span::millis(10));
+            assert!(world.session(node).flip_version(b"k"));
+            if read_first {
+                assert_eq!(world.value(node, "k"), Some("before".into()));
+            }
+            world.put(node % 3 + 1, "k", "after");
+            for through in (1..=3).cycle().take(12) {
+                assert_eq!(world.value(through, "k"), Some("after".into()), "node {node}, through {through}");
+            }
+            world.run(Span::secs(2));
+            assert_eq!(world.figure(node, "session.damaged"), 1, "node {node}");
+            world.kill(NodeId(node % 3 + 1));
+            world.run(Span::secs(1));
+            assert_eq!(world.value(node, "k"), Some("after".into()));
+        }
+    }
+}
+
 /// SSM 5.6, by cookie: a good copy goes back to where the damaged one was.
 #[test]
 fn a_flipped_bit_behind_a_cookie_is_repaired_too() {
