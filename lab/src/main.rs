@@ -3,15 +3,18 @@
 //!
 //! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`.
 
+mod callers;
 mod client;
 mod cluster;
 mod etcd;
 mod experiments;
+mod faults;
 mod h2;
 mod load;
 mod nats;
 mod open;
 mod peers;
+mod phone;
 mod plot;
 mod proxies;
 mod puts;
@@ -45,6 +48,19 @@ enum Command {
         #[arg(long)]
         takes_ms: u64,
     },
+    /// An application with sessions, for an experiment: runs as a clone
+    #[command(hide = true)]
+    Phone {
+        /// memory, disk or bricks
+        #[arg(long)]
+        store: String,
+        #[arg(long)]
+        at_once: usize,
+        #[arg(long)]
+        takes_ms: u64,
+        #[arg(long)]
+        disk: PathBuf,
+    },
     /// Run one
     Run {
         name: String,
@@ -60,7 +76,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`linear`: three, one, leader, hot, start, idle; `growth`: nodes, routes and more)
+        /// Only these parts, where the experiment has parts (`linear`: three, one, leader, hot, start, idle; `growth`: nodes, routes and more; `figure11`: values, keys, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
@@ -104,6 +120,12 @@ fn main() {
                 std::process::exit(1);
             }
         }
+        Command::Phone { store, at_once, takes_ms, disk } => {
+            if let Err(error) = phone::run(&store, at_once, std::time::Duration::from_millis(takes_ms), disk) {
+                eprintln!("lab: {error}");
+                std::process::exit(1);
+            }
+        }
         Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
@@ -111,6 +133,7 @@ fn main() {
             };
             let known: &[&str] = match name.as_str() {
                 "linear" => &experiments::linear::PARTS,
+                "figure11" => &experiments::figure11::PARTS,
                 "growth" => &experiments::growth::PARTS,
                 _ => &[],
             };

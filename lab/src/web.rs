@@ -213,12 +213,12 @@ fn kept(idle: &Idle) -> Option<TcpStream> {
 }
 
 /// Whether an answer's head says that no other follows on its connection.
-fn is_last(head: &[u8]) -> bool {
+pub fn is_last(head: &[u8]) -> bool {
     String::from_utf8_lossy(head).to_ascii_lowercase().lines().any(|line| line == "connection: close")
 }
 
 /// Status, length of the head, and length of an answer that is all there.
-fn whole(bytes: &[u8]) -> Option<(u16, usize, usize)> {
+pub fn whole(bytes: &[u8]) -> Option<(u16, usize, usize)> {
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&bytes[..head]).ok()?.to_ascii_lowercase();
     let body: usize = text.split("content-length:").nth(1)?.lines().next()?.trim().parse().ok()?;

@@ -3,6 +3,11 @@
 mod burst;
 mod cookie;
 mod edge;
+mod figure10;
+pub mod figure11;
+mod figure12;
+mod figure13;
+mod figure14;
 mod figure4;
 mod figures5to7;
 pub mod growth;
@@ -16,6 +21,7 @@ mod ninja12;
 mod ninja13;
 mod ninja2;
 mod ninja34;
+mod onebrick;
 mod overload;
 mod priorities;
 mod sentinel;
@@ -33,7 +39,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 26] = [
+pub const ALL: [(&str, &str, Run); 31] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -44,6 +50,31 @@ pub const ALL: [(&str, &str, Run); 26] = [
     ("cookie", "sealing and verifying a cookie on one core, against the promised microsecond", cookie::run),
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
     ("figure4", "one brick of four killed and started again later: throughput, failures (SSM figure 4)", figure4::run),
+    (
+        "figure10",
+        "a bit of the stack pointer of a live brick flipped, one of five: failures, until it is back (SSM figure 10)",
+        figure10::run,
+    ),
+    (
+        "figure11",
+        "bits of values, keys and entries in the table of a live brick flipped: wrong answers (SSM figure 11)",
+        figure11::run,
+    ),
+    (
+        "figure12",
+        "70 % of what one brick of five sends is lost: failures, until it is back (SSM figure 12)",
+        figure12::run,
+    ),
+    (
+        "figure13",
+        "one brick of five sleeps before each request: until it is found by comparison (SSM figure 13)",
+        figure13::run,
+    ),
+    (
+        "figure14",
+        "an application with sessions in its memory, on disk, in bricks: served, response, kills (SSM figure 14)",
+        figure14::run,
+    ),
     ("session1", "the session workload on one node without replication, against Redis alone", session1::run),
     (
         "linear",

@@ -1,0 +1,212 @@
+//! Faults that are done to a node from outside, as SSM's section 5 does them: bits of its memory and of a register are
+//! flipped, and packets that it sends are lost. The shipped program is what runs; nothing in it helps.
+//!
+//! Memory is read and written as the file `/proc/PID/mem`, which its parent's user may. A register is reached by `gdb`.
+//! Packets are dropped by `nft` where they come in, in a network of the experiment's own.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use memchr::memmem::Finder;
+
+/// Random enough for faults, and the same for each run.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Below `end`, which is not 0 (splitmix64).
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+/// The memory of a process that runs.
+pub struct Memory {
+    pid: i32,
+    file: File,
+}
+
+/// So much is looked through at a time.
+const PIECE: usize = 4 << 20;
+
+impl Memory {
+    pub fn of(pid: i32) -> Result<Memory, String> {
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+        let file = file.map_err(|e| format!("the memory of process {pid} cannot be opened: {e}"))?;
+        Ok(Memory { pid, file })
+    }
+
+    /// Where these bytes lie in what the process has allocated, as far as it can be read.
+    pub fn find(&self, what: &[u8]) -> Result<Vec<u64>, String> {
+        let (mut found, mut bytes) = (Vec::new(), vec![0; PIECE + what.len()]);
+        let finder = Finder::new(what);
+        for (from, to) in self.allocated()? {
+            let mut at = from;
+            while at < to {
+                let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
+                // What has been given back meanwhile cannot be read.
+                let Ok(read) = self.file.read_at(&mut bytes[..len], at) else { break };
+                // The last bytes are looked at again with the next piece.
+                let next = at + PIECE as u64;
+                found.extend(finder.find_iter(&bytes[..read]).map(|n| at + n as u64).filter(|place| *place < next));
+                at = next;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ranges that can be written and are of no file: heaps and stacks.
+    fn allocated(&self) -> Result<Vec<(u64, u64)>, String> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(|e| e.to_string())?;
+        Ok(maps.lines().filter_map(range_of).collect())
+    }
+
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), String> {
+        self.file.read_exact_at(bytes, at).map_err(|e| format!("{at:#x} of process {} cannot be read: {e}", self.pid))
+    }
+
+    /// Flips one bit, 0 to 7, of the byte there.
+    pub fn flip(&self, at: u64, bit: u64) -> Result<(), String> {
+        let mut byte = [0];
+        self.read(at, &mut byte)?;
+        let flipped = [byte[0] ^ (1 << (bit % 8))];
+        self.file.write_all_at(&flipped, at).map_err(|e| format!("{at:#x} of process {}: {e}", self.pid))
+    }
+}
+
+/// Of a line of `/proc/PID/maps`.
+fn range_of(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (range, rights, _, _, inode) = (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
+    let (from, to) = range.split_once('-')?;
+    let is_own = rights.starts_with("rw") && inode == "0" && !words.next().is_some_and(|name| name.starts_with("[v"));
+    is_own.then_some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
+}
+
+/// A thread of a process, by its name.
+fn thread_of(pid: i32, name: &str) -> Result<i32, String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| e.to_string())?;
+    let is_it = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let it = tasks.filter_map(Result::ok).find(is_it);
+    let id = it.and_then(|task| task.file_name().to_str()?.parse().ok());
+    id.ok_or_else(|| format!("process {pid} has no thread {name:?}"))
+}
+
+/// Flips a bit of the stack pointer of a thread that sleeps or runs, by `gdb`. The process stands still meanwhile, for some
+/// tenths of a second, as those did that SSM traced.
+pub fn flip_stack_pointer(pid: i32, thread: &str, bit: u32) -> Result<(), String> {
+    let id = thread_of(pid, thread)?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(|e| e.to_string())?;
+    let register = match std::env::consts::ARCH {
+        "x86_64" => "$rsp",
+        _ => "$sp",
+    };
+    let mut gdb = Command::new("gdb");
+    gdb.args(["--batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]);
+    // Names of functions are not needed, and take long to read while the process stands still.
+    gdb.args(["-iex", "set auto-solib-add off", "-iex", "set sysroot /nonexistent"]).arg(program);
+    gdb.args(["-ex", &format!("attach {id}"), "-ex", &format!("p/x (unsigned long){register}")]);
+    gdb.args(["-ex", &format!("set {register} = (unsigned long){register} ^ {:#x}", 1u64 << (bit % 64))]);
+    gdb.args(["-ex", &format!("p/x (unsigned long){register}"), "-ex", "detach"]);
+    let output = gdb.stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("gdb cannot be started ({e}); it is in the package gdb"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of = |n: u32| said.lines().find_map(|line| line.strip_prefix(&format!("${n} = ")).map(str::to_owned));
+    match (of(1), of(2)) {
+        (Some(before), Some(after)) if before != after => Ok(()),
+        _ => Err(format!("gdb flipped nothing: {said}{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Set for an experiment that runs within a network of its own.
+const APART: &str = "COPPICE_LAB_APART";
+
+/// Runs this command of `lab` again in a network of its own, where packets may be dropped, and ends with it. Returns at once
+/// in there.
+pub fn enter_network() -> Result<(), String> {
+    if std::env::var_os(APART).is_some() {
+        return run(Command::new("ip").args(["link", "set", "lo", "up"]), "iproute2");
+    }
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg("--net").arg(own).args(std::env::args_os().skip(1)).env(APART, "1");
+    let status = command.status().map_err(|e| format!("unshare cannot be started ({e}); it is in util-linux"))?;
+    std::process::exit(status.code().unwrap_or(1));
+}
+
+/// While held, so many of a hundred packets that one node sends to others are lost. Only within [`enter_network`].
+pub struct Loss;
+
+impl Loss {
+    /// Those from this address, but for answers of doors at these ports, by which the experiment looks at the node.
+    pub fn of(from: std::net::IpAddr, percent: u8, but: &[u16]) -> Result<Loss, String> {
+        let but = but.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        let lost = format!("numgen random mod 100 < {percent} drop");
+        let rules = format!(
+            "table inet lab {{\n chain hears {{\n  type filter hook input priority 0; policy accept;\n  \
+             ip saddr {from} tcp sport != {{ {but} }} {lost}\n  ip saddr {from} ip protocol udp {lost}\n }}\n}}\n"
+        );
+        run(Command::new("nft").arg(rules), "nftables").map(|()| Loss)
+    }
+}
+
+impl Drop for Loss {
+    fn drop(&mut self) {
+        let _ = run(Command::new("nft").args(["delete", "table", "inet", "lab"]), "nftables");
+    }
+}
+
+fn run(command: &mut Command, package: &str) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output();
+    let output = output.map_err(|e| format!("{name} cannot be started ({e}); it is in the package {package}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_of_its_own_is_searched() {
+        let heap = "7f1a2000-7f1a4000 rw-p 00000000 00:00 0 ";
+        assert_eq!(range_of(heap), Some((0x7f1a_2000, 0x7f1a_4000)));
+        assert_eq!(range_of("55d0a000-55d0b000 rw-p 00000000 00:00 0   [heap]"), Some((0x55d0_a000, 0x55d0_b000)));
+        for other in [
+            "7f1a2000-7f1a4000 r--p 00000000 00:00 0 ",
+            "7f1a2000-7f1a4000 rw-p 00001000 fe:01 1234 /usr/lib/libc.so.6",
+            "7ffd1000-7ffd3000 rw-p 00000000 00:00 0 [vvar]",
+        ] {
+            assert_eq!(range_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_bit_of_a_process_is_found_and_flipped() {
+        // Not what the compiler has put into the program itself.
+        let secret: Vec<u8> = format!("sought-{}", std::process::id()).into_bytes().repeat(3);
+        let own = Memory::of(std::process::id().cast_signed()).expect("its own memory");
+        let at = secret.as_ptr() as u64;
+        assert!(own.find(&secret).expect("its own memory").contains(&at));
+        own.flip(at + 3, 2).expect("its own memory");
+        let mut now = vec![0; secret.len()];
+        own.read(at, &mut now).expect("its own memory");
+        assert_eq!((now[3] ^ b'g', &now[..3], &now[4..]), (4, &b"sou"[..], &secret[4..]));
+    }
+}
