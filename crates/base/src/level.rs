@@ -62,6 +62,7 @@
 //! - there may be two authorities while one takes the other's place (`node/src/authority.rs`)
 //! - a service's token may follow from a salt besides the operator's (`node/src/renewed.rs`)
 //! - services have `limits` and `user` (`clones/src/bounds.rs`)
+//! - what a node says stands as long as it lives and is heard, and is compared by one sum (`cluster/src/beacon/`)
 //! - what nodes say of services goes in parts where it is long (`clones/src/parts.rs`), so there may be more services and clones
 //! - what shows over TLS that names are ours (`node/src/acme.rs`): a kind of record, and the key `challenge` of a certificate
 //! - programs of nodes are put there and chosen by tunnel (`coppice/src/program_desk.rs`)

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::asked::Tally;
 use crate::view::HotKeyView;
 
-/// [`NodeReport`]: each node, each second.
+/// [`NodeReport`]: each node, each second, to a few others and the root group's leader; to all if it is worth that.
 pub const REPORT: &str = "report";
 /// [`clones::NodeClones`]: each node, at each change.
 pub const CLONES: &str = "clones";
@@ -23,7 +23,7 @@ pub const BRICK: &str = "brick";
 pub const WISH: &str = "wish";
 /// [`crate::leave::Left`]: a node that is about to end.
 pub const LEAVING: &str = "leaving";
-/// [`crate::lives::Record`]: each node, each second.
+/// [`crate::lives::Record`]: each node, each second, to a few others.
 pub const LIVES: &str = "lives";
 /// What the manager decided last, newest last, as [`crate::view::EventView`]s: every node shows it.
 pub const DECISIONS: &str = "decisions";
@@ -97,6 +97,22 @@ pub struct UsedThere {
 }
 
 impl NodeReport {
+    /// What of it is worth telling all nodes at once. The rest are figures, which change all the time.
+    pub fn standing(&self) -> Self {
+        let Self { opinion, disk, overflow, room, whole, unwhole, large, brick: BrickLoad { anew, .. }, .. } = self;
+        Self {
+            opinion: opinion.clone(),
+            disk: disk.clone(),
+            overflow: *overflow,
+            room: *room,
+            whole: *whole,
+            unwhole: unwhole.clone(),
+            large: large.clone(),
+            brick: BrickLoad { anew: *anew, ..BrickLoad::default() },
+            ..Self::default()
+        }
+    }
+
     /// How busy its machine is, 0 to 1000; as far as it says so, clones and all else included.
     pub fn busy(&self) -> u16 {
         self.gauges.get("machine.busy").map_or(self.load, |busy| (*busy).min(1000) as u16)

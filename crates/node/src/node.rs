@@ -90,7 +90,9 @@ pub struct Node {
     pub(crate) report_at: Time,
     /// When it may say again what its clones do.
     pub(crate) clones_at: Time,
-    /// They have changed since it said so.
+    /// What all nodes know of its report, without figures.
+    pub(crate) standing: NodeReport,
+    /// Its clones have changed since it said so.
     pub(crate) clones_untold: bool,
     /// At the leader: the declaration at which groups were last looked at, and when they are next.
     pub(crate) groups_seen: u64,
@@ -253,6 +255,7 @@ impl Node {
             report: NodeReport { overflow, room, ..NodeReport::default() },
             report_at: Time::ZERO,
             clones_at: Time::ZERO,
+            standing: NodeReport::default(),
             clones_untold: false,
             groups_seen: 0,
             groups_at: Time::ZERO,
@@ -393,7 +396,7 @@ impl Node {
         self.put_fact(now, facts::CLONES, self.group.node_clones().encode(), out);
         self.report_brick(now, out);
         // Before anybody gives this node a clone it must be known whether it is for overflow.
-        self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
+        self.tell_figures(now, out);
         self.wake(now, out);
     }
 
@@ -486,8 +489,7 @@ impl Node {
         if self.report_at <= now.mono {
             self.report_at = now.mono + REPORT_EVERY;
             self.take_stock(now);
-            self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
-            self.put_fact(now, facts::LIVES, facts::encode(&self.lives.record), out);
+            self.tell_figures(now, out);
             if self.root.is_leader() {
                 // How busy machines are changes without any other event.
                 self.cluster_changed(now, out);

@@ -1,5 +1,5 @@
-//! What is said by beacon in parts, where it is long: what runs where, what is to, and what is said of members ([`clones::parts`]). What
-//! was said is read in `told.rs`.
+//! What is said by beacon in another way than one fact to all: in parts, where it is long (what runs where, what is to, and what is said
+//! of members: [`clones::parts`]), and as figures, to a few nodes at a time. What was said is read in `told.rs`.
 
 use std::collections::BTreeSet;
 
@@ -56,5 +56,16 @@ impl Node {
         (self.clones_at, self.clones_untold) = (now.mono + CLONES_TOLD_EVERY, false);
         let told = self.group.node_clones().told(self.tells_in_parts());
         self.put_parted(now, facts::CLONES, told, out);
+    }
+
+    /// Says how this node is: to all if it is otherwise than before, to a few if only its figures are others.
+    pub(crate) fn tell_figures(&mut self, now: Now, out: &mut Out) {
+        let standing = self.report.standing();
+        let all = standing != self.standing;
+        self.standing = standing;
+        let report = (facts::REPORT.to_owned(), facts::encode(&self.report));
+        let lives = (facts::LIVES.to_owned(), facts::encode(&self.lives.record));
+        let put = beacon::Input::PutFigures { figures: vec![report, lives], ttl: REPORT_TTL, all };
+        self.beacons_in(now, put, out);
     }
 }

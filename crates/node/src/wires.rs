@@ -225,6 +225,7 @@ impl Node {
             // What it said before this node knew that it leads.
             self.assigned(now, id, out);
         }
+        self.beacons_in(now, beacon::Input::Near(leader), out);
         self.manager_in(now, manager::Input::Leads(self.root.is_leader()), out);
         self.cluster_changed(now, out);
         self.stale = true;
@@ -236,6 +237,7 @@ impl Node {
         if self.ends_below(level, out) {
             return;
         }
+        self.beacons_in(now, beacon::Input::Level(level), out);
         self.channels_in(now, channels::Input::Level(level), out);
         let secrets = declared::secrets(self.root.declared());
         self.namespaces = Arc::new(declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE));

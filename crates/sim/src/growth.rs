@@ -1,6 +1,8 @@
 //! What a node costs when nothing happens, by how many there are: bytes and frames that it sends, events that it handles. Of
 //! healthy clusters without load, so that what grows here grows by what exists. Counted in virtual time, so the same everywhere.
 
+use std::collections::BTreeMap;
+
 use base::{Span, Time};
 use serde::Serialize;
 
@@ -17,10 +19,12 @@ const COUNTED: Span = Span::secs(30);
 const DECLARED: &str = "[namespace.carts]\nclass = \"session\"\n\n[namespace.bank]\nclass = \"linear\"\n";
 
 /// Means of one node and a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Idle {
     pub nodes: usize,
     pub bytes: f64,
+    /// Of them, by kind of frame (`base/src/frame.rs`).
+    pub by_kind: BTreeMap<u16, f64>,
     pub frames: f64,
     pub events: f64,
 }
@@ -36,12 +40,15 @@ pub fn idle(seed: u64, nodes: usize) -> Idle {
     (world.factory_mut().seeds, world.factory_mut().ids) = (seeds, ids);
     (0..nodes).for_each(|node| world.start(node));
     run(&mut world, Time::ZERO + SETTLES);
-    let (counts, events) = (world.counts(), world.trace.events());
+    let (counts, events, kinds) = (world.counts(), world.trace.events(), world.bytes_by_kind().clone());
     run(&mut world, Time::ZERO + SETTLES + COUNTED);
     let mean = |sum: u64| sum as f64 / nodes as f64 / (COUNTED.as_millis() as f64 / 1_000.0);
+    let of_kinds = world.bytes_by_kind().iter();
+    let of_kinds = of_kinds.map(|(kind, bytes)| (*kind, mean(bytes - kinds.get(kind).copied().unwrap_or(0))));
     Idle {
         nodes,
         bytes: mean(world.counts().bytes - counts.bytes),
+        by_kind: of_kinds.collect(),
         frames: mean(world.counts().sent - counts.sent),
         events: mean(world.trace.events() - events),
     }

@@ -17,6 +17,9 @@ pub(super) const TTL_MIN: Span = Span::secs(1);
 pub(super) const REPEATS: u64 = 3;
 /// A digest goes to one peer this often.
 pub(super) const DIGEST_PERIOD: Span = Span::secs(1);
+/// A figure goes to so many peers each time that it is put, to all of them in turn; in smaller clusters to all at once. With it what a
+/// node sends of its figures does not grow with the cluster, and a node of 50 hears those of each other one every 7 seconds.
+pub(super) const FIGURES_TO: usize = 8;
 /// What is about to expire is not worth sending on.
 pub(super) const TTL_WORTH_SENDING: Span = Span::millis(50);
 /// Facts in one frame, bytes of keys and values: a small share of the control lane.

@@ -24,6 +24,11 @@ pub struct Beacons {
     seq: u64,
     live: BTreeSet<NodeId>,
     linked: BTreeSet<NodeId>,
+    /// All nodes understand that facts last.
+    lasting: bool,
+    near: Option<NodeId>,
+    /// Peers still to be told figures in this turn.
+    turn: Vec<NodeId>,
     /// A planted bug: all that is said of others is believed, and nothing is refuted.
     believes: bool,
     /// Peers still to be shown the digest in this round.
@@ -45,6 +50,8 @@ struct Fact {
     /// None: removed.
     value: Option<Bytes>,
     ends: Time,
+    ttl: Span,
+    is_figure: bool,
     /// Somebody else said so.
     hearsay: bool,
 }
@@ -66,6 +73,9 @@ impl Beacons {
             seq: 0,
             live: BTreeSet::new(),
             linked: BTreeSet::new(),
+            lasting: false,
+            near: None,
+            turn: Vec::new(),
             believes: false,
             round: Vec::new(),
             digest_at: Time::ZERO,
@@ -84,6 +94,9 @@ impl Beacons {
         match input {
             Input::Put { key, value, ttl } => self.put_all(now, vec![(key, value)], &[], ttl, out),
             Input::PutAll { puts, removes, ttl } => self.put_all(now, puts, &removes, ttl, out),
+            Input::PutFigures { figures, ttl, all } => self.put_figures(now, figures, ttl, all, out),
+            Input::Level(level) => self.lasting = level >= super::LEVEL_LASTING,
+            Input::Near(near) => self.near = near.filter(|near| *near != self.me),
             Input::Remove { key } => self.put_all(now, Vec::new(), &[key], TTL_MAX, out),
             Input::Birth { peer, boot } => {
                 if peer != self.me {
@@ -93,6 +106,7 @@ impl Beacons {
                 }
             }
             Input::Death { peer } => {
+                self.stood(now, peer);
                 self.live.remove(&peer);
             }
             Input::Linked { peer, up: true } => {
@@ -101,7 +115,10 @@ impl Beacons {
                     self.send(peer, self.digest(), out);
                 }
             }
-            Input::Linked { peer, up: false } => _ = self.linked.remove(&peer),
+            Input::Linked { peer, up: false } => {
+                self.stood(now, peer);
+                self.linked.remove(&peer);
+            }
             Input::Frame { from, head } => match Message::of(head) {
                 Some(message) => self.message(now, from, message, out),
                 None => out.push(Output::Bad { from }),
@@ -114,7 +131,7 @@ impl Beacons {
 
     /// When this wants [`Input::Wake`] next.
     pub fn wake_at(&self) -> Option<Time> {
-        let say = self.own.values().map(|own| own.say_at).min();
+        let say = self.own.values().map(|own| own.say_at).min().filter(|_| !self.lasting);
         let digest = (!self.live.is_empty()).then_some(self.digest_at);
         let expiry = (self.expiry_at != Time::NEVER).then_some(self.expiry_at);
         [say, digest, expiry].into_iter().flatten().min()
@@ -159,6 +176,42 @@ impl Beacons {
         out.append(&mut changed);
     }
 
+    fn put_figures(&mut self, now: Time, figures: Vec<(String, Bytes)>, ttl: Span, all: bool, out: &mut Vec<Output>) {
+        if !self.lasting {
+            return self.put_all(now, figures, &[], ttl, out);
+        }
+        let (mut facts, mut changed, me) = (Vec::new(), Vec::new(), self.me);
+        for (key, value) in figures {
+            self.put(now, key.clone(), value, ttl, &mut changed);
+            let mine = self.mine();
+            let boot = mine.boot;
+            let fact = mine.facts.get_mut(&key).expect("it was just put");
+            fact.is_figure = true;
+            // Also one that is as it was: nobody finds out that it was lost.
+            facts.push(fact.wire(now, true, me, boot, &key));
+        }
+        let to = if all { self.live.iter().copied().collect() } else { self.next_in_turn() };
+        self.send_facts(&to, facts, out);
+        out.append(&mut changed);
+    }
+
+    /// Who is told of a figure now.
+    fn next_in_turn(&mut self) -> Vec<NodeId> {
+        if self.live.len() <= FIGURES_TO {
+            return self.live.iter().copied().collect();
+        }
+        let mut to: BTreeSet<NodeId> = self.near.into_iter().filter(|near| self.live.contains(near)).collect();
+        let room = FIGURES_TO + to.len();
+        while to.len() < room {
+            if self.turn.is_empty() {
+                self.turn.extend(&self.live);
+                self.rng.shuffle(&mut self.turn);
+            }
+            to.extend(self.turn.pop().filter(|peer| self.live.contains(peer)));
+        }
+        to.into_iter().collect()
+    }
+
     /// What to tell others, if it is another thing than is said.
     fn put(&mut self, now: Time, key: String, value: Bytes, ttl: Span, changed: &mut Vec<Output>) -> Option<FactWire> {
         assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
@@ -186,14 +239,14 @@ impl Beacons {
     /// Gives an own fact its next version; the result is what to tell others.
     fn say(&mut self, now: Time, key: &str, value: Option<Bytes>, ttl: Span) -> FactWire {
         self.seq += 1;
-        let fact = Fact { seq: self.seq, value, ends: now + ttl, hearsay: false };
+        let fact = Fact { seq: self.seq, value, ends: now + ttl, ttl, is_figure: false, hearsay: false };
         self.expiry_at = self.expiry_at.min(fact.ends);
         if let Some(own) = self.own.get_mut(key) {
             own.say_at = now + Span(ttl.0 / REPEATS);
         }
         let me = self.me;
         let mine = self.mine();
-        let wire = fact.wire(now, me, mine.boot, key);
+        let wire = fact.wire(now, false, me, mine.boot, key);
         mine.facts.insert(key.to_owned(), fact);
         wire
     }
@@ -204,7 +257,7 @@ impl Beacons {
 
     /// Says own facts again before they expire. What is nearly due goes along.
     fn repeat(&mut self, now: Time, out: &mut Vec<Output>) {
-        if self.own.values().all(|own| own.say_at > now) {
+        if self.lasting || self.own.values().all(|own| own.say_at > now) {
             return;
         }
         let nearly = |own: &Own| own.say_at <= now + Span(own.ttl.0 / (4 * REPEATS));
@@ -231,7 +284,8 @@ impl Beacons {
             }
             let peer = self.round.pop().expect("somebody is live");
             if self.live.contains(&peer) {
-                return self.send(peer, self.digest(), out);
+                let total = Message { total: Some(self.total()), ..Message::default() };
+                return self.send(peer, if self.lasting { total } else { self.digest() }, out);
             }
         }
     }
@@ -239,6 +293,44 @@ impl Beacons {
     fn digest(&self) -> Message {
         let line = |(id, o): (&NodeId, &Origin)| Summary { origin: id.0, boot: o.boot.0, sum: o.sum() };
         Message { digest: self.origins.iter().map(line).collect(), is_digest: true, ..Message::default() }
+    }
+
+    /// Over all that stands but figures, whoever said it.
+    fn total(&self) -> u64 {
+        let parts = self.origins.iter().filter(|(_, origin)| origin.facts.values().any(|fact| !fact.is_figure));
+        let part = |(id, origin): (&NodeId, &Origin)| {
+            let life = place_hash_pair(&id.0.to_le_bytes(), origin.boot.0);
+            place_hash_pair(&life.to_le_bytes(), origin.sum())
+        };
+        parts.map(part).fold(0, u64::wrapping_add)
+    }
+
+    /// Does its word stand until it says otherwise? Of this node, and of who lives and speaks for itself.
+    fn stands(&self, id: NodeId) -> bool {
+        id == self.me || (self.live.contains(&id) && self.linked.contains(&id))
+    }
+
+    /// From now on what this origin said stands no longer by itself.
+    fn stood(&mut self, now: Time, id: NodeId) {
+        if self.stands(id) {
+            self.lasts(now, id);
+        }
+    }
+
+    /// What this origin said has its time to live anew.
+    fn lasts(&mut self, now: Time, id: NodeId) {
+        let facts = self.origins.get_mut(&id).into_iter().flat_map(|origin| origin.facts.values_mut());
+        for fact in facts.filter(|fact| fact.value.is_some()) {
+            fact.ends = fact.ends.max(now + fact.ttl);
+            self.expiry_at = self.expiry_at.min(fact.ends);
+        }
+    }
+
+    /// A peer has the same of these origins as this node: of who lives and is not heard here, that is a sign that it still says so.
+    fn same(&mut self, now: Time, ids: impl Iterator<Item = NodeId>) {
+        let unheard: Vec<NodeId> =
+            ids.filter(|id| self.lasting && self.live.contains(id) && !self.stands(*id)).collect();
+        unheard.into_iter().for_each(|id| self.lasts(now, id));
     }
 
     fn message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Output>) {
@@ -263,6 +355,20 @@ impl Beacons {
         let mut answer = Message::default();
         if message.is_digest {
             answer.have = self.differing(&message.digest);
+            let is_same = |line: &&Summary| {
+                let ours = self.origins.get(&NodeId(line.origin)).map(|origin| (origin.boot.0, origin.sum()));
+                ours == Some((line.boot, line.sum))
+            };
+            let same: Vec<NodeId> = message.digest.iter().filter(is_same).map(|line| NodeId(line.origin)).collect();
+            self.same(now, same.into_iter());
+        }
+        match message.total {
+            Some(total) if total == self.total() => {
+                let all: Vec<NodeId> = self.origins.keys().copied().collect();
+                self.same(now, all.into_iter());
+            }
+            Some(_) => self.send(from, self.digest(), out),
+            None => (),
         }
         let mut facts = Vec::new();
         for have in message.have.iter().take(ORIGINS_MAX) {
@@ -372,7 +478,9 @@ impl Beacons {
         }
         let ends = now + new.ttl.min(TTL_MAX);
         self.expiry_at = self.expiry_at.min(ends);
-        let fact = Fact { seq: new.seq, value: new.value.clone(), ends, hearsay: !own_word };
+        // Hearsay is compared whatever it is, or it would stay when its origin is heard.
+        let (ttl, is_figure) = (new.ttl.min(TTL_MAX), new.is_figure && own_word);
+        let fact = Fact { seq: new.seq, value: new.value.clone(), ends, ttl, is_figure, hearsay: !own_word };
         origin.facts.insert(new.key.clone(), fact);
         if changed {
             out.push(Output::Changed { origin: new.origin, key: new.key.clone() });
@@ -409,7 +517,7 @@ impl Beacons {
         if boot.0 >= theirs.boot {
             let newer = |key: &str, f: &Fact| boot.0 > theirs.boot || seqs.get(key).is_none_or(|seq| *seq < f.seq);
             let ours = ours.into_iter().flatten().filter(|(key, f)| newer(key, f));
-            lacks.extend(ours.map(|(key, f)| f.wire(now, id, boot, key)));
+            lacks.extend(ours.map(|(key, f)| f.wire(now, self.stands(id), id, boot, key)));
         }
         let is_other = theirs.boot < boot.0 || (theirs.boot > boot.0 && !self.believes);
         let keys: Vec<String> = if is_other || id == self.me {
@@ -427,18 +535,21 @@ impl Beacons {
         let Some(origin) = self.origins.get(&id) else { return Vec::new() };
         // A set: a peer that names one key a thousand times gets it once.
         let keys: BTreeSet<&String> = want.keys.iter().collect();
-        keys.into_iter().filter_map(|key| Some(origin.facts.get(key)?.wire(now, id, origin.boot, key))).collect()
+        let wire = |key: &String| Some(origin.facts.get(key)?.wire(now, self.stands(id), id, origin.boot, key));
+        keys.into_iter().filter_map(wire).collect()
     }
 
     fn expire(&mut self, now: Time, out: &mut Vec<Output>) {
         if now < self.expiry_at {
             return;
         }
-        let (me, own) = (self.me, &self.own);
+        let (me, own, live, linked) = (self.me, &self.own, &self.live, &self.linked);
         for (id, origin) in &mut self.origins {
+            let speaks = live.contains(id) && linked.contains(id);
             origin.facts.retain(|key, fact| {
                 // An own fact stands until it is removed, however late we are with saying it again.
-                let keep = fact.ends > now || (*id == me && own.contains_key(key));
+                let stands = (*id == me && own.contains_key(key)) || (speaks && fact.value.is_some());
+                let keep = fact.ends > now || stands;
                 if !keep && fact.value.is_some() {
                     out.push(Output::Changed { origin: *id, key: key.clone() });
                 }
@@ -488,13 +599,17 @@ impl Beacons {
 
 impl Origin {
     fn sum(&self) -> u64 {
-        self.facts.iter().fold(0, |sum, (key, fact)| sum.wrapping_add(place_hash_pair(key.as_bytes(), fact.seq)))
+        let compared = self.facts.iter().filter(|(_, fact)| !fact.is_figure);
+        compared.fold(0, |sum, (key, fact)| sum.wrapping_add(place_hash_pair(key.as_bytes(), fact.seq)))
     }
 }
 
 impl Fact {
-    fn wire(&self, now: Time, origin: NodeId, boot: Boot, key: &str) -> FactWire {
-        let left = self.ends.since(now).as_millis().min(TTL_MAX.as_millis());
+    /// `stands`: its origin speaks for itself here, so its time to live does not shrink.
+    fn wire(&self, now: Time, stands: bool, origin: NodeId, boot: Boot, key: &str) -> FactWire {
+        let left =
+            if stands && self.value.is_some() { self.ends.since(now).max(self.ttl) } else { self.ends.since(now) };
+        let left = left.as_millis().min(TTL_MAX.as_millis());
         FactWire {
             origin: origin.0,
             boot: boot.0,
@@ -502,6 +617,7 @@ impl Fact {
             seq: self.seq,
             value: self.value.clone(),
             ttl_ms: left as u32,
+            is_figure: self.is_figure,
         }
     }
 }

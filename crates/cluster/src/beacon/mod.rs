@@ -5,13 +5,20 @@
 //! each node shows one random peer what it holds (a digest); each sends the other what it lacks. So a lost frame, or a
 //! pair of nodes that cannot reach each other, costs about a second.
 //!
+//! Where all nodes have [`LEVEL_LASTING`], what a node costs when nothing happens does not grow with the cluster:
+//! - A fact of an origin that lives and is linked here stands until it says otherwise, and is not said again. From others it stands as
+//!   long as somebody is found to have the same.
+//! - What is shown once a second is one sum over all that stands; only where that differs, a digest follows.
+//! - *Figures* (load, memory) change all the time. Each goes to a few peers in turn, and to who decides by it (`Near`). They are not
+//!   compared: the next one comes anyway.
+//!
 //! What is said of others is judged (a peer may be ill, or an enemy):
 //! - The life of an origin is what membership says; what names another is dropped.
 //! - Of an origin that is linked here only its own word counts. Hearsay of it is a reason to ask it.
 //! - Hearsay of others is kept until they speak for themselves, whatever its sequence number.
 //! - Who hears of itself what it has not said, or has said since, says its fact anew.
 //!
-//! Own facts are said again before they expire; a fact that is not said again expires everywhere. Time to live is a span
+//! Otherwise own facts are said again before they expire; a fact that is not said again expires everywhere. Time to live is a span
 //! that shrinks on the way (clocks differ): passing a fact on never prolongs it. Removal is a fact without a value.
 //! A death erases nothing at once: the reader knows who is live and filters. What a fact means is its owner's business.
 
@@ -30,6 +37,9 @@ pub use machine::Beacons;
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
 
+/// The level from which facts last as long as their origin speaks for itself.
+pub const LEVEL_LASTING: u32 = 9;
+
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Say this of this node, and repeat it, until it is removed. A fact over the limits (see [`FACTS_PER_ORIGIN_MAX`],
@@ -40,6 +50,17 @@ pub enum Input {
         value: Bytes,
         ttl: Span,
     },
+    /// Say these figures of this node, which are others soon; put again after a moment in any case. To all at once if `all` should know
+    /// what is in them.
+    PutFigures {
+        figures: Vec<(String, Bytes)>,
+        ttl: Span,
+        all: bool,
+    },
+    /// What all nodes understand alike ([`base::level`]).
+    Level(u32),
+    /// Who hears each figure.
+    Near(Option<NodeId>),
     /// Say and no longer say all of this at once: it is sent together.
     PutAll {
         puts: Vec<(String, Bytes)>,

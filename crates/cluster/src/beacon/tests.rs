@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::limits::DIGEST_PERIOD;
+use super::limits::{DIGEST_PERIOD, FIGURES_TO};
 use super::*;
 use base::{Boot, Now, Rng, Time};
 
@@ -21,6 +21,7 @@ struct Net {
     changes: Vec<(NodeId, NodeId, String)>,
     refuted: Vec<(NodeId, String)>,
     frames: usize,
+    bytes: usize,
 }
 
 fn id(n: u64) -> NodeId {
@@ -38,7 +39,8 @@ impl Net {
         let delay = (Span::micros(100), Span::millis(2));
         let (queue, cut, changes, refuted) = (BTreeMap::new(), BTreeSet::new(), Vec::new(), Vec::new());
         let (now, loss, double) = (Time(1_000_000), 0.0, 0.0);
-        let mut net = Self { now, queue, count: 0, nodes, cut, loss, double, delay, rng, changes, refuted, frames: 0 };
+        let mut net =
+            Self { now, queue, count: 0, nodes, cut, loss, double, delay, rng, changes, refuted, frames: 0, bytes: 0 };
         for (a, b) in (1..=n).flat_map(|a| (1..=n).map(move |b| (a, b))) {
             net.give(a, Input::Birth { peer: id(b), boot: Boot(1) });
         }
@@ -61,6 +63,7 @@ impl Net {
 
     fn send(&mut self, from: NodeId, to: NodeId, head: Bytes) {
         self.frames += 1;
+        self.bytes += head.len();
         if self.cut.contains(&(from.min(to), from.max(to))) {
             return;
         }
@@ -95,9 +98,13 @@ impl Net {
 
     /// A node has begun its second life, and everybody hears of it.
     fn reborn(&mut self, n: u64) {
+        self.reborn_as(n, 2);
+    }
+
+    fn reborn_as(&mut self, n: u64, boot: u64) {
         for other in self.nodes.keys().map(|id| id.0).filter(|other| *other != n).collect::<Vec<_>>() {
             self.give(n, Input::Birth { peer: id(other), boot: Boot(1) });
-            self.give(other, Input::Birth { peer: id(n), boot: Boot(2) });
+            self.give(other, Input::Birth { peer: id(n), boot: Boot(boot) });
         }
     }
 
@@ -250,6 +257,93 @@ fn a_quiet_cluster_says_little() {
     assert!(net.frames < 60 * (10 + 10 + 9 + 5), "{} frames in a minute", net.frames);
 }
 
+fn lasting(n: u64, seed: u64) -> Net {
+    let mut net = Net::new(n, seed);
+    (1..=n).for_each(|n| net.give(n, Input::Level(LEVEL_LASTING)));
+    net.link_all();
+    net
+}
+
+fn figure(value: u64, all: bool) -> Input {
+    Input::PutFigures { figures: vec![("load".into(), value.to_string().into())], ttl: Span::secs(10), all }
+}
+
+#[test]
+fn what_a_quiet_node_says_does_not_grow_with_the_cluster() {
+    let said = |n: u64| {
+        let mut net = lasting(n, 1);
+        (1..=n).for_each(|n| net.give(n, put("brick", "a", 10)));
+        net.run(Span::secs(5));
+        (net.frames, net.bytes) = (0, 0);
+        for second in 0..20 {
+            (1..=n).for_each(|n| net.give(n, figure(second, false)));
+            net.run(Span::secs(1));
+        }
+        (1..=n).for_each(|at| assert!(net.all_see(at, "brick", Some("a")), "it stands"));
+        (net.frames as f64 / n as f64 / 20.0, net.bytes as f64 / n as f64 / 20.0)
+    };
+    let (few, many) = (said(10), said(60));
+    assert!(many.0 < few.0 * 1.2 && many.1 < few.1 * 1.2, "{few:?} frames and bytes a second, then {many:?}");
+}
+
+#[test]
+fn a_figure_comes_to_all_in_turn_to_who_is_near_at_once_and_to_all_at_once_if_all_should_know() {
+    let mut net = lasting(30, 1);
+    net.run(Span::secs(1));
+    net.give(1, Input::Near(Some(id(30))));
+    let know = |net: &Net, value: u64| {
+        let value = value.to_string();
+        net.nodes.values().filter(|node| node.get(id(1), "load").is_some_and(|is| is[..] == *value.as_bytes())).count()
+    };
+    for value in 0..9 {
+        net.give(1, figure(value, false));
+        net.run(Span::millis(10));
+        assert_eq!(know(&net, value), 1 + 1 + FIGURES_TO, "{value}: itself, who is near, and some in turn");
+        assert_eq!(net.nodes[&id(30)].get(id(1), "load").unwrap()[..], *value.to_string().as_bytes());
+    }
+    assert!(net.nodes.values().all(|node| node.get(id(1), "load").is_some()), "in four turns");
+    net.give(1, figure(77, true));
+    net.run(Span::millis(100));
+    assert_eq!(know(&net, 77), 30);
+}
+
+#[test]
+fn what_lasts_ends_with_its_origin_or_where_it_is_not_heard_any_more() {
+    let mut net = lasting(4, 1);
+    net.give(1, put("load", "7", 10));
+    net.run(Span::secs(60));
+    assert!(net.all_see(1, "load", Some("7")), "it was said once");
+    // Heard of by others alone, who have the same.
+    net.give(4, Input::Linked { peer: id(1), up: false });
+    net.cut.insert((id(1), id(4)));
+    net.run(Span::secs(60));
+    assert!(net.all_see(1, "load", Some("7")));
+    net.nodes.remove(&id(1));
+    (2..=4).for_each(|n| net.give(n, Input::Death { peer: id(1) }));
+    // 4 was told for the last time that it stands some seconds ago.
+    net.run(Span::secs(6));
+    assert!(net.all_see(1, "load", Some("7")), "a death alone erases nothing");
+    net.run(Span::secs(5));
+    assert!(net.all_see(1, "load", None));
+}
+
+#[test]
+fn what_was_lost_is_found_by_one_sum_and_who_comes_late_gets_all() {
+    let mut net = lasting(12, 3);
+    net.run(Span::secs(3));
+    net.loss = 1.0;
+    net.give(1, put("load", "7", 10));
+    net.run(Span::millis(10));
+    net.loss = 0.0;
+    net.run(Span::secs(8));
+    assert!(net.all_see(1, "load", Some("7")));
+    net.run(Span::secs(60));
+    net.nodes.insert(id(13), Beacons::new(id(13), Boot(1), Rng::new(9)));
+    net.reborn_as(13, 1);
+    net.run(Span::secs(3));
+    assert!(net.all_see(1, "load", Some("7")), "also what was said long ago");
+}
+
 #[test]
 fn readers_find_facts_by_key_and_by_prefix() {
     let mut net = Net::new(3, 1);
@@ -276,6 +370,7 @@ fn more_facts_than_the_limit_are_not_kept() {
         seq: n as u64 + 1,
         value: Some(Bytes::from_static(b"v")),
         ttl_ms: 5000,
+        is_figure: false,
     };
     let facts = (0..FACTS_PER_ORIGIN_MAX + 50).map(fact).collect();
     let head = wire::Message { facts, ..Default::default() }.encode();
@@ -290,7 +385,15 @@ fn more_facts_than_the_limit_are_not_kept() {
 #[test]
 fn nobody_else_can_speak_for_this_node() {
     let mut node = Beacons::new(id(1), Boot(1), Rng::new(1));
-    let fact = wire::FactWire { origin: 1, boot: 9, key: "k".into(), seq: 9, value: Some("v".into()), ttl_ms: 5000 };
+    let fact = wire::FactWire {
+        origin: 1,
+        boot: 9,
+        key: "k".into(),
+        seq: 9,
+        value: Some("v".into()),
+        ttl_ms: 5000,
+        is_figure: false,
+    };
     let head = wire::Message { facts: vec![fact], ..Default::default() }.encode();
     node.handle(Now::default(), Input::Frame { from: id(2), head }, &mut Vec::new());
     assert_eq!(node.get(id(1), "k"), None);
@@ -302,7 +405,7 @@ fn lie(facts: Vec<wire::FactWire>, digest: Vec<wire::Summary>) -> Bytes {
 
 fn forged(key: &str, seq: u64, value: Option<&'static str>) -> wire::FactWire {
     let value = value.map(|value| Bytes::from_static(value.as_bytes()));
-    wire::FactWire { origin: 3, boot: 1, key: key.into(), seq, value, ttl_ms: 60_000 }
+    wire::FactWire { origin: 3, boot: 1, key: key.into(), seq, value, ttl_ms: 60_000, is_figure: false }
 }
 
 /// One frame of 21 bytes made a live node unheard until all nodes restarted at the same moment.
@@ -346,7 +449,7 @@ fn of_whom_one_hears_one_takes_no_hearsay() {
 
 #[test]
 fn what_was_believed_for_want_of_a_link_ends_when_the_node_is_heard_itself() {
-    for seq in [9, u64::MAX - 1, u64::MAX] {
+    for (seq, is_figure) in [(9, false), (9, true), (u64::MAX - 1, false), (u64::MAX, true)] {
         let mut net = Net::new(3, 1);
         net.cut.insert((id(1), id(3)));
         net.link_all();
@@ -356,6 +459,7 @@ fn what_was_believed_for_want_of_a_link_ends_when_the_node_is_heard_itself() {
         assert!(net.all_see(3, "load", Some("7")), "by way of 2");
         let facts =
             vec![forged("load", seq, Some("lie")), forged("brick", seq, None), forged("leaving", 1, Some("lie"))];
+        let facts = facts.into_iter().map(|fact| wire::FactWire { is_figure, ..fact }).collect();
         net.give(1, Input::Frame { from: id(2), head: lie(facts, vec![]) });
         let seen = |net: &Net, key| net.nodes[&id(1)].get(id(3), key).map(|value| value.to_vec());
         assert_eq!(seen(&net, "load"), Some(b"lie".to_vec()));
@@ -399,17 +503,26 @@ proptest! {
     #[test]
     fn random_messages_never_panic(
         origin in 0..4u64, boot in 0..3u64, seq in 0..5u64, ttl_ms in any::<u32>(), key in "[a-c]", sum in any::<u64>(),
-        value in proptest::option::of("[a-c]{0,3}"),
+        value in proptest::option::of("[a-c]{0,3}"), is_figure in any::<bool>(), total in any::<Option<u64>>(),
     ) {
         let mut node = Beacons::new(id(1), Boot(1), Rng::new(1));
         let mut out = Vec::new();
         node.handle(Now::default(), put("a", "7", 10), &mut out);
         let message = wire::Message {
-            facts: vec![wire::FactWire { origin, boot, key: key.clone(), seq, value: value.map(Bytes::from), ttl_ms }],
+            facts: vec![wire::FactWire {
+                origin,
+                boot,
+                key: key.clone(),
+                seq,
+                value: value.map(Bytes::from),
+                ttl_ms,
+                is_figure,
+            }],
             digest: vec![wire::Summary { origin, boot, sum }],
             is_digest: true,
             have: vec![wire::Have { origin, boot, facts: vec![wire::HaveFact { key: key.clone(), seq }] }],
             want: vec![wire::Want { origin, keys: vec![key] }],
+            total,
         };
         node.handle(Now::default(), Input::Frame { from: id(2), head: message.encode() }, &mut out);
         assert_eq!(node.get(id(1), "a").map(|v| &v[..]), Some(&b"7"[..]));

@@ -24,6 +24,9 @@ pub(super) struct Message {
     /// Answer with these facts.
     #[prost(message, repeated, tag = "5")]
     pub want: Vec<Want>,
+    /// Sum over all that the sender holds, but for figures: answer with a digest if yours is another one.
+    #[prost(fixed64, optional, tag = "6")]
+    pub total: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -42,6 +45,9 @@ pub(super) struct FactWire {
     /// What is left of it.
     #[prost(uint32, tag = "6")]
     pub ttl_ms: u32,
+    /// It changes all the time, and is not compared.
+    #[prost(bool, tag = "7")]
+    pub is_figure: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -50,7 +56,7 @@ pub(super) struct Summary {
     pub origin: u64,
     #[prost(uint64, tag = "2")]
     pub boot: u64,
-    /// Sum over all facts of a hash of key and sequence number.
+    /// Sum over all facts but figures of a hash of key and sequence number.
     #[prost(fixed64, tag = "3")]
     pub sum: u64,
 }
@@ -99,6 +105,7 @@ pub(super) struct FactIn {
     pub seq: u64,
     pub value: Option<Bytes>,
     pub ttl: Span,
+    pub is_figure: bool,
 }
 
 impl FactWire {
@@ -112,6 +119,7 @@ impl FactWire {
             // The value is kept for long: a copy of its own does not hold the whole frame in memory.
             value: self.value.map(|v| Bytes::copy_from_slice(&v)),
             ttl: Span::millis(u64::from(self.ttl_ms)),
+            is_figure: self.is_figure,
         })
     }
 }
@@ -137,17 +145,20 @@ mod tests {
                 seq: 3,
                 value: Some(Bytes::from_static(b"v")),
                 ttl_ms: 5000,
+                is_figure: false,
             }],
             digest: vec![Summary { origin: 1, boot: 2, sum: 4 }],
             is_digest: true,
             have: vec![Have { origin: 1, boot: 2, facts: vec![HaveFact { key: "k".into(), seq: 3 }] }],
             want: vec![Want { origin: 1, keys: vec!["k".into()] }],
+            total: None,
         }
     }
 
     #[test]
     fn fixtures_are_read() {
-        let removal = FactWire { origin: 1, boot: 2, key: "gone".into(), seq: 4, value: None, ttl_ms: 1000 };
+        let removal =
+            FactWire { origin: 1, boot: 2, key: "gone".into(), seq: 4, value: None, ttl_ms: 1000, is_figure: false };
         let removal = Message { facts: vec![removal], ..Message::default() };
         let samples = [("all", message()), ("removal", removal)];
         let samples = samples.map(|(name, message)| (name, message.encode().to_vec(), message));

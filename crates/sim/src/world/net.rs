@@ -53,6 +53,8 @@ pub struct Counts {
 pub(super) struct Net {
     pub weather: Weather,
     pub counts: Counts,
+    /// Bytes of [`Counts::bytes`], by kind of frame.
+    by_kind: BTreeMap<u16, u64>,
     links: u64,
     /// `ends[a][b]`: what a believes of its link with b.
     ends: Vec<Vec<Option<End>>>,
@@ -80,6 +82,7 @@ impl Net {
         Self {
             weather: Weather::CALM,
             counts: Counts::default(),
+            by_kind: BTreeMap::new(),
             links: 0,
             ends: (0..machines).map(|_| (0..machines).map(|_| None).collect()).collect(),
             cuts: BTreeMap::new(),
@@ -99,6 +102,11 @@ impl<F: Factory> World<F> {
 
     pub fn counts(&self) -> Counts {
         self.net.counts
+    }
+
+    /// Bytes that were sent, by kind of frame.
+    pub fn bytes_by_kind(&self) -> &BTreeMap<u16, u64> {
+        &self.net.by_kind
     }
 
     /// From now on nothing gets from one machine to the other; `holds`: what is sent arrives after the heal.
@@ -263,6 +271,7 @@ impl<F: Factory> World<F> {
     pub(super) fn send(&mut self, from: usize, to: NodeId, frame: Frame) {
         self.net.counts.sent += 1;
         self.net.counts.bytes += frame.wire_len() as u64;
+        *self.net.by_kind.entry(frame.kind).or_default() += frame.wire_len() as u64;
         let weather = self.net.weather;
         let Some(to) = self.index(to) else { return self.net.counts.lost += 1 };
         self.overhear(from, to, &frame);
