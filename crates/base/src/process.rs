@@ -43,7 +43,7 @@ pub struct ProcSpec {
     pub env: BTreeMap<String, String>,
     /// What it may reach besides the system's files and its own; none: all that the node's user may.
     pub sandbox: Option<Open>,
-    pub limits: Limits,
+    pub limits: Box<Limits>,
     /// Whom it runs as; none: the node's user.
     pub user: Option<String>,
     pub given: Given,

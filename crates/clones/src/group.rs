@@ -681,7 +681,7 @@ impl Group {
         }
         let run = want.spec.command();
         let ServiceSpec { code, dir, version, sandbox, limits, user, .. } = (*want.spec).clone();
-        let (sandbox, limits) = (sandbox.open(), limits.of_a_clone());
+        let (sandbox, limits) = (sandbox.open(), Box::new(limits.of_a_clone()));
         ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, limits, user, given }
     }
 

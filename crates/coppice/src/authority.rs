@@ -59,7 +59,7 @@ async fn rotate(args: &RotateArgs) -> Result<(), String> {
                 }
             }
             // A node that is asked now may see a moment less than the one before.
-            Err(_) if reply.status == 503 => (),
+            Err(_) if reply.status == 503 => tokio::time::sleep(LOOK_EVERY).await,
             Err(why) => return Err(why),
         }
         at = followed(&api, args.json).await?;

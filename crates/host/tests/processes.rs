@@ -201,7 +201,7 @@ fn a_child_that_cannot_start_says_why() {
 fn start_with(node: &Node, limits: Limits, user: Option<&str>, script: &str) {
     let Effect::Spawn { proc, spec } = shell(script) else { unreachable!("it spawns") };
     let user = user.map(str::to_owned);
-    node.act(vec![Effect::Spawn { proc, spec: ProcSpec { limits, user, ..spec } }]);
+    node.act(vec![Effect::Spawn { proc, spec: ProcSpec { limits: limits.into(), user, ..spec } }]);
 }
 
 fn a_child_takes_no_more_than_its_limits() {

@@ -45,7 +45,7 @@ impl Fake {
                 dir: None,
                 env: BTreeMap::new(),
                 sandbox: None,
-                limits: base::process::Limits::default(),
+                limits: Box::default(),
                 user: None,
                 given: base::process::Given::default(),
             };
