@@ -75,10 +75,10 @@ pub fn has(program: &str) -> bool {
 #[track_caller]
 pub fn signed(dir: &Path, hosts: &[&str]) -> PathBuf {
     let files = dir.join("files");
-    std::fs::create_dir_all(&files).unwrap();
+    std::fs::create_dir_all(&files).expect("a folder is made");
     certificate(dir, "authority.example");
     let names: Vec<String> = hosts.iter().map(|host| format!("DNS:{host}")).collect();
-    std::fs::write(dir.join("names"), format!("subjectAltName={}\n", names.join(","))).unwrap();
+    std::fs::write(dir.join("names"), format!("subjectAltName={}\n", names.join(","))).expect("a file is written");
     let openssl = |words: &str| {
         let words = words.replace("DIR", &dir.display().to_string());
         run(Command::new("openssl").args(words.split(' ')), Duration::from_secs(20)).good();

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn every_declaration_is_right_and_shows_its_mark() {
         let mut rng = Rng::new(5);
-        for mark in 0..50 {
+        for mark in 0..50_u64 {
             let nothing = cluster::root::Declared::default();
             let every = |n: u64| mark.is_multiple_of(n);
             let has = Has { soft: every(3), sql: every(5), object: every(7) };

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{AskId, Boot, LEVEL, NodeId, Rng, Span, Time};
 use node::Ask;
-use state::linear::{self, Ran};
-use state::session::Op;
+use state::linear::Ran;
 use state::session::limits::{DEAD_LEAVES_AFTER, MEMBERS_MIN};
 use uuid::Uuid;
 

@@ -1,7 +1,5 @@
 //! Objects of an owner over HTTP, in namespaces of class `object`: put, read and deleted by their ids, and listed.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
