@@ -25,6 +25,13 @@ pub const PARTS_AGAIN: Span = Span::millis(300);
 /// cannot be written over. A large group makes one less often: after as many bytes as its snapshot has, up to the second figure.
 pub const LOG_HELD_BYTES: (u64, u64) = (64 << 20, 256 << 20);
 
+/// A group's entries are kept in memory for members that are behind, as long as they are fewer bytes than about twice its snapshot would
+/// have, which they would get instead; within these bounds. The disk keeps its log for longer (`LogBounds`): in memory an entry takes
+/// several times its bytes.
+pub const MEMORY_LOG_BYTES: (usize, usize) = (4 << 20, 64 << 20);
+/// What an entry takes in memory besides its data: itself, its allocation, and its share of the frame that it came in.
+pub const ENTRY_BYTES: usize = 512;
+
 /// A member that comes back waits so many ticks (500 ms) for the others to say what it has promised: links to those that
 /// live are up by then. The group of a dead leader is held up by it only if this member's vote is the one that it needs.
 pub const RECALL_TICKS: u32 = 10;

@@ -11,6 +11,7 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use base::{NodeId, Parts};
 
 use super::State;
+use super::limits::ENTRY_BYTES;
 
 /// Invariant: `entries` are consecutive and begin right after `base`; `base` <= `applied` <= last index.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Store<S> {
     /// What is no longer in `entries` ends here.
     base: Position,
     entries: Vec<pb::Entry>,
+    /// What `entries` take, about.
+    entry_bytes: usize,
     /// Nobody gets a snapshot, and the disk none, until what was before the last entries is safe elsewhere.
     pub held: bool,
     /// Snapshots that raft asked for and has not sent yet, by member.
@@ -70,6 +73,7 @@ impl<S: State> Store<S> {
         self.applied = Position { index, term };
         self.base = self.applied;
         self.entries.clear();
+        self.entry_bytes = 0;
         self.state = state;
         self.conf = conf;
         self.hard.term = cmp::max(self.hard.term, term);
@@ -80,8 +84,11 @@ impl<S: State> Store<S> {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.applied.index, "entry {} would undo what is applied", first.index);
         assert!(first.index <= self.last() + 1, "entry {} leaves a gap after {}", first.index, self.last());
-        self.entries.truncate((first.index - self.base.index - 1) as usize);
+        let stay = (first.index - self.base.index - 1) as usize;
+        self.entry_bytes -= self.entries[stay..].iter().map(bytes_of).sum::<usize>();
+        self.entries.truncate(stay);
         self.entries.extend_from_slice(entries);
+        self.entry_bytes += entries.iter().map(bytes_of).sum::<usize>();
     }
 
     /// Append from a disk, which may hold anything.
@@ -118,9 +125,32 @@ impl<S: State> Store<S> {
             return;
         }
         let term = self.term(upto).expect("it lies between base and last");
-        self.entries.drain(..(upto - self.base.index) as usize);
+        let gone = self.entries.drain(..(upto - self.base.index) as usize);
+        self.entry_bytes -= gone.map(|entry| bytes_of(&entry)).sum::<usize>();
         self.base = Position { index: upto, term };
     }
+
+    /// Drops the oldest applied entries where all take more than twice so many bytes, until they take no more than those, but for the
+    /// last `keep`. Who is further behind gets a snapshot.
+    pub fn forget(&mut self, room: usize, keep: u64) {
+        let most = self.applied.index.saturating_sub(keep);
+        // Not one by one: each time what stays is moved.
+        if self.held || self.entry_bytes <= 2 * room || most < self.base.index + keep / 4 + 1 {
+            return;
+        }
+        let (mut upto, mut bytes) = (self.base.index, self.entry_bytes);
+        for entry in self.entries.iter().take_while(|entry| entry.index <= most) {
+            if bytes <= room {
+                break;
+            }
+            (upto, bytes) = (entry.index, bytes - bytes_of(entry));
+        }
+        self.compact(self.applied.index - upto);
+    }
+}
+
+fn bytes_of(entry: &pb::Entry) -> usize {
+    entry.data.len() + ENTRY_BYTES
 }
 
 impl<S: State> Storage for Store<S> {
@@ -178,5 +208,78 @@ impl<S: State> Storage for Store<S> {
         meta.term = self.applied.term;
         *meta.mut_conf_state() = self.conf.clone();
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::Applied;
+    use super::*;
+
+    #[derive(Default)]
+    struct Nothing;
+
+    impl State for Nothing {
+        type Done = ();
+
+        fn apply(&mut self, _index: u64, _data: Bytes, _done: &mut Vec<()>) -> Applied {
+            Applied::Yes
+        }
+
+        fn parts(&self) -> Parts {
+            Parts::of(Vec::new())
+        }
+
+        fn from_parts(_parts: Vec<Bytes>) -> Option<Self> {
+            Some(Self)
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn entry(index: u64, bytes: usize) -> pb::Entry {
+        pb::Entry { index, term: 1, data: vec![0; bytes].into(), ..pb::Entry::default() }
+    }
+
+    /// Under a constant load it grew for hours, until the log on the disk was long enough for a snapshot.
+    #[test]
+    fn entries_in_memory_are_bounded_by_bytes_however_many_are_written_and_the_last_ones_stay() {
+        let (room, keep) = (1 << 20, 100);
+        let mut store = Store::founded(&[NodeId(1)], Nothing);
+        for index in 2..20_000 {
+            store.append(&[entry(index, 200)]);
+            // The last three are not applied yet.
+            if index > 4 {
+                store.applied_to(&entry(index - 3, 0));
+            }
+            store.forget(room, keep);
+            assert!(store.entry_bytes <= 2 * room + 1_000, "{} bytes at {index}", store.entry_bytes);
+            let sum: usize = store.entries.iter().map(bytes_of).sum();
+            assert!(index % 1_000 > 0 || sum == store.entry_bytes);
+        }
+        assert!(store.entry_bytes > room / 2 && store.after(store.applied().0 - keep).len() as u64 == keep + 3);
+        assert_eq!((store.last(), store.term(19_000)), (19_999, Ok(1)));
+        assert!(store.entries(5, 6, None, GetEntriesContext::empty(false)).is_err(), "who is there gets a snapshot");
+
+        // However large they are, so many stay; and all of what may have to happen again.
+        let mut store = Store::founded(&[NodeId(1)], Nothing);
+        for index in 2..300 {
+            store.append(&[entry(index, 1 << 16)]);
+            store.applied_to(&entry(index, 0));
+            store.forget(room, keep);
+        }
+        assert!((100..130).contains(&store.entries.len()), "{}", store.entries.len());
+        let mut held = Store::founded(&[NodeId(1)], Nothing);
+        held.held = true;
+        for index in 2..300 {
+            held.append(&[entry(index, 1 << 16)]);
+            held.applied_to(&entry(index, 0));
+            held.forget(room, keep);
+        }
+        assert_eq!(held.entries.len(), 298);
     }
 }

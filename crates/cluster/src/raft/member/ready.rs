@@ -4,7 +4,7 @@ use base::{Record, Ticket, Time};
 use raft::eraftpb as pb;
 
 use super::{Happened, Member};
-use crate::raft::limits::LOG_HELD_BYTES;
+use crate::raft::limits::{LOG_HELD_BYTES, MEMORY_LOG_BYTES};
 use crate::raft::record;
 use crate::raft::{Applied, Output, State, wire};
 
@@ -217,6 +217,10 @@ impl<S: State> Member<S> {
         }
         if let Some(last) = committed.last() {
             self.node.advance_apply_to(last.index);
+            let (least, most) = MEMORY_LOG_BYTES;
+            let room = self.state().bytes().clamp(least, most);
+            let keep = self.config.log.entries_kept;
+            self.node.mut_store().forget(room, keep);
         }
     }
 }
