@@ -34,8 +34,41 @@ pub struct Memory {
     file: File,
 }
 
-/// So much is looked through at a time.
-const PIECE: usize = 4 << 20;
+/// What a process had allocated at one moment, or nearly one.
+pub struct Snapshot(Vec<(u64, Vec<u8>)>);
+
+impl Snapshot {
+    /// Where these bytes lie.
+    pub fn find(&self, what: &[u8]) -> Vec<u64> {
+        let finder = Finder::new(what);
+        self.0.iter().flat_map(|(from, bytes)| finder.find_iter(bytes).map(move |at| from + at as u64)).collect()
+    }
+
+    /// What lies there, up to so many bytes.
+    pub fn at(&self, place: u64, most: usize) -> &[u8] {
+        let holds = |(from, bytes): &&(u64, Vec<u8>)| (*from..from + bytes.len() as u64).contains(&place);
+        let Some((from, bytes)) = self.0.iter().find(holds) else { return &[] };
+        let at = (place - from) as usize;
+        &bytes[at..bytes.len().min(at + most)]
+    }
+
+    /// Where addresses lie that are among these, which are in order: place and address.
+    pub fn pointers(&self, to: &[u64]) -> Vec<(u64, u64)> {
+        let (Some(first), Some(last)) = (to.first(), to.last()) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (from, bytes) in &self.0 {
+            for (at, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let address = u64::from_le_bytes(*word);
+                if address >= *first && address <= *last && to.binary_search(&address).is_ok() {
+                    found.push((from + 8 * at as u64, address));
+                }
+            }
+        }
+        found
+    }
+}
+
+const PAGE_BYTES: u64 = 4096;
 
 impl Memory {
     pub fn of(pid: i32) -> Result<Memory, String> {
@@ -44,23 +77,32 @@ impl Memory {
         Ok(Memory { pid, file })
     }
 
-    /// Where these bytes lie in what the process has allocated, as far as it can be read.
-    pub fn find(&self, what: &[u8]) -> Result<Vec<u64>, String> {
-        let (mut found, mut bytes) = (Vec::new(), vec![0; PIECE + what.len()]);
-        let finder = Finder::new(what);
+    /// All that it has allocated and used: an allocator holds far more that nobody has touched yet.
+    pub fn snapshot(&self) -> Result<Snapshot, String> {
+        let pages = File::open(format!("/proc/{}/pagemap", self.pid)).map_err(|e| e.to_string())?;
+        let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
         for (from, to) in self.allocated()? {
-            let mut at = from;
-            while at < to {
-                let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
-                // What has been given back meanwhile cannot be read.
-                let Ok(read) = self.file.read_at(&mut bytes[..len], at) else { break };
-                // The last bytes are looked at again with the next piece.
-                let next = at + PIECE as u64;
-                found.extend(finder.find_iter(&bytes[..read]).map(|n| at + n as u64).filter(|place| *place < next));
-                at = next;
+            let mut marks = vec![0; ((to - from) / PAGE_BYTES * 8) as usize];
+            if pages.read_exact_at(&mut marks, from / PAGE_BYTES * 8).is_err() {
+                continue;
+            }
+            let mut page = from;
+            for mark in marks.as_chunks::<8>().0 {
+                // The highest bit says that it is in memory.
+                if u64::from_le_bytes(*mark) >> 63 == 1 {
+                    let mut bytes = [0; PAGE_BYTES as usize];
+                    // What has been given back meanwhile cannot be read.
+                    if self.file.read_exact_at(&mut bytes, page).is_ok() {
+                        match all.last_mut() {
+                            Some((from, before)) if *from + before.len() as u64 == page => before.extend(bytes),
+                            _ => all.push((page, bytes.to_vec())),
+                        }
+                    }
+                }
+                page += PAGE_BYTES;
             }
         }
-        Ok(found)
+        Ok(Snapshot(all))
     }
 
     /// Ranges that can be written and are of no file: heaps and stacks.
@@ -203,7 +245,7 @@ mod tests {
         let secret: Vec<u8> = format!("sought-{}", std::process::id()).into_bytes().repeat(3);
         let own = Memory::of(std::process::id().cast_signed()).expect("its own memory");
         let at = secret.as_ptr() as u64;
-        assert!(own.find(&secret).expect("its own memory").contains(&at));
+        assert!(own.snapshot().expect("its own memory").find(&secret).contains(&at));
         own.flip(at + 3, 2).expect("its own memory");
         let mut now = vec![0; secret.len()];
         own.read(at, &mut now).expect("its own memory");

@@ -49,7 +49,8 @@ struct Args {
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
-    /// Instead of all that: what a node costs when nothing happens, of clusters of so many nodes, one JSON line each.
+    /// Instead of all that: what a node costs when nothing happens, what a change and a request cost, of clusters of so many nodes,
+    /// one JSON line each; and the law by which each of these grows from the first to the last.
     #[arg(long, value_delimiter = ',', value_name = "NODES")]
     idle: Vec<usize>,
 }
@@ -59,9 +60,16 @@ fn idle(clusters: &[usize], seed: u64) -> ExitCode {
         eprintln!("nodes are 1 to {NODES_MAX}");
         return ExitCode::FAILURE;
     }
+    let mut all = Vec::new();
     for nodes in clusters {
-        let idle = sim::growth::idle(seed, *nodes);
-        println!("{}", serde_json::to_string(&idle).expect("plain figures are JSON"));
+        let costs = sim::growth::costs(seed, *nodes);
+        println!("{}", serde_json::to_string(&costs).expect("plain figures are JSON"));
+        all.push(costs);
+    }
+    if let [few, .., many] = &all[..] {
+        let laws: serde_json::Map<_, _> =
+            sim::growth::laws(few, many).into_iter().map(|(name, law)| (name.to_owned(), law.into())).collect();
+        println!("{}", serde_json::json!({"from": few.nodes, "to": many.nodes, "laws": laws}));
     }
     ExitCode::SUCCESS
 }

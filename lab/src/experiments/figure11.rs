@@ -13,10 +13,10 @@ use crate::report::{Figure, Report};
 
 pub const PARTS: [&str; 3] = ["values", "keys", "entries"];
 /// Flips of each part: one for each key.
-const KEYS: usize = 24;
+const KEYS: usize = 48;
 const VALUE_BYTES: usize = 2048;
 /// How far beside the pointer to a value bits are flipped: most of its entry, and some of its neighbours'.
-const BESIDE: u64 = 96;
+const BESIDE: u64 = 136;
 const BACK_WITHIN: f64 = 30.0;
 /// No answer of a door takes longer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -33,7 +33,7 @@ struct Told {
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("figure11");
-    let trial = Trial::start()?;
+    let mut trial = Trial::start()?;
     let mut asker = Asker::new(&trial)?;
     let apart = plan.seconds as f64;
     let mut dice = Dice::new(11);
@@ -48,7 +48,9 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             asker.set(0, key, &value)?;
         }
         let fault = trial.seconds();
-        let flipped = flip(&Memory::of(trial.pid()?)?, part, &keys, &mut dice)?;
+        // It may have another process than at first.
+        let pid = i32::try_from(before.pid).map_err(|e| e.to_string())?;
+        let flipped = flip(&Memory::of(pid)?, part, &keys, &mut dice)?;
         faults.push(fault);
         let mut told = Told::default();
         for (key, value) in keys.iter().zip(values(1)) {
@@ -73,6 +75,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         let whole = trial.when(fault, unwell).map_or(0.0, |_| back - fault);
         over = back;
         let (anew, damaged) = (since(before.anew, after.anew), since(before.damaged, after.damaged));
+        let how = trial.cluster.event("died", Duration::from_millis(u64::from(ended) * 500)).ok();
+        let how = how.map_or_else(String::new, |event| format!(" ({})", event["how"].as_str().unwrap_or("?")));
         let Told { reads, wrong, absent, failed, first } = told;
         csv += &format!(
             "{part},{flipped},{reads},{wrong},{absent},{failed},{damaged},{anew},{},{whole:.2}\n",
@@ -94,8 +98,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             Some(11.0),
         ));
         report.notes.push(format!(
-            "{part}: {reads} reads; the brick found {damaged} damaged and started anew {anew} times within its process, {}",
-            if ended { "which ended and was started again" } else { "which went on" }
+            "{part}: {reads} reads; the brick found {damaged} damaged and started anew {anew} times within its process, which {}{how}",
+            if ended { "ended and was started again" } else { "went on" }
         ));
         report.notes.extend(first.map(|why| format!("{part}: first: {why}")));
         trial.running.wait_until(trial.seconds() + apart);
@@ -126,41 +130,44 @@ fn value_of(key: &str, turn: u32) -> Vec<u8> {
 
 /// Flips one bit for each of these keys that the process holds: how many it were.
 fn flip(memory: &Memory, part: &str, keys: &[String], dice: &mut Dice) -> Result<usize, String> {
-    let mut count = 0;
+    let snapshot = memory.snapshot()?;
+    let mut heads = Vec::new();
     for key in keys {
-        let head = head_of(key, 1);
-        match part {
-            // Wherever it is: in the table, and in what buffers have left of it.
+        heads.push(snapshot.find(&head_of(key, 1)));
+    }
+    let mut values: Vec<u64> = heads.iter().flatten().copied().collect();
+    values.sort_unstable();
+    let pointers = if part == "entries" { snapshot.pointers(&values) } else { Vec::new() };
+    let mut count = 0;
+    for (key, copies) in keys.iter().zip(&heads) {
+        // Wherever it is: in the table, and in what buffers have left of it.
+        let places: Vec<u64> = match part {
             "values" => {
-                let copies = memory.find(&head)?;
-                let at = dice.below(VALUE_BYTES as u64);
-                for place in &copies {
-                    memory.flip(place + at, dice.below(8))?;
-                }
-                count += usize::from(!copies.is_empty());
+                let (at, value) = (dice.below(VALUE_BYTES as u64), value_of(key, 1));
+                // Behind what is left of one may be anything.
+                let whole = copies.iter().filter(|place| snapshot.at(**place, VALUE_BYTES) == value);
+                whole.map(|place| place + at).collect()
             }
             "keys" => {
-                let copies = memory.find(key.as_bytes())?;
                 // Its number, so that it is another key's name.
                 let at = key.len() as u64 - 1 - dice.below(4);
-                for place in &copies {
-                    memory.flip(place + at, dice.below(3))?;
-                }
-                count += usize::from(!copies.is_empty());
+                snapshot.find(key.as_bytes()).into_iter().map(|place| place + at).collect()
             }
             _ => {
-                let mut pointers = Vec::new();
-                for place in memory.find(&head)? {
-                    pointers.extend(memory.find(&place.to_le_bytes())?);
-                }
                 let beside = dice.below(2 * BESIDE);
-                for pointer in &pointers {
-                    // At the end of a range there may be nothing.
-                    let _ = memory.flip(pointer - BESIDE + beside, dice.below(8));
-                }
-                count += usize::from(!pointers.is_empty());
+                // A handle has the length beside the pointer.
+                let is_handle = |place: u64| {
+                    let near = snapshot.at(place - 16, 40).as_chunks::<8>().0;
+                    near.iter().any(|word| u64::from_le_bytes(*word) == VALUE_BYTES as u64)
+                };
+                let of = |(place, to): &(u64, u64)| (copies.contains(to) && is_handle(*place)).then_some(*place);
+                pointers.iter().filter_map(of).map(|place| place - BESIDE + beside).collect()
             }
-        }
+        };
+        let bit = dice.below(if part == "keys" { 3 } else { 8 });
+        // What lies at the end of a range may have gone.
+        let flipped = places.iter().filter(|place| memory.flip(**place, bit).is_ok()).count();
+        count += usize::from(flipped > 0);
     }
     Ok(count)
 }

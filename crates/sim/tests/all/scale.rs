@@ -129,7 +129,7 @@ fn below_the_level_of_parts_more_services_than_one_fact_holds_are_refused_with_w
 /// What a node says of itself goes to a few others a second, however many there are; what is left that grows are signs of life on links.
 #[test]
 fn what_an_idle_node_says_of_itself_does_not_grow_with_the_cluster() {
-    let beacons = |nodes: usize| sim::growth::idle(1, nodes).by_kind[&base::kind::BEACON];
+    let beacons = |nodes: usize| sim::growth::costs(1, nodes).by_kind[&base::kind::BEACON];
     let (few, many) = (beacons(9), beacons(27));
     assert!(many < 1.3 * few, "{few:.0} bytes a second of a node of 9, {many:.0} of 27");
 }
