@@ -7,26 +7,20 @@ use crate::spec::{ServiceSpec, SpecError};
 use crate::text;
 
 /// What a request in plain HTTP gets, if there is an HTTPS door with a certificate for its host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Https {
     /// What one over HTTPS gets.
-    #[default]
     Beside,
     /// The way there (308).
     Redirect,
 }
 
-impl Https {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::Beside
-    }
-}
-
 /// The same for the edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RouteHttps {
-    pub redirects: bool,
+    /// None: the way there for hosts whose certificate comes by itself, as that one is asked for to be used; else what HTTPS gets.
+    pub said: Option<Https>,
     /// Browsers come by HTTPS alone for so long (RFC 6797).
     pub hsts_s: Option<u64>,
 }
@@ -34,7 +28,16 @@ pub struct RouteHttps {
 impl RouteHttps {
     pub(crate) fn of(spec: &ServiceSpec) -> Self {
         let hsts_s = spec.hsts.map(|hsts| hsts.as_millis() / 1000);
-        Self { redirects: spec.https == Https::Redirect, hsts_s }
+        Self { said: spec.https, hsts_s }
+    }
+
+    /// Whether plain HTTP for a host that has a certificate is led to HTTPS.
+    pub fn redirects(self, comes_by_itself: impl FnOnce() -> bool) -> bool {
+        match self.said {
+            Some(Https::Redirect) => true,
+            Some(Https::Beside) => false,
+            None => comes_by_itself(),
+        }
     }
 }
 
@@ -53,5 +56,5 @@ pub(crate) fn mistakes(spec: &ServiceSpec) -> Vec<SpecError> {
 /// The key by which a declaration speaks of it.
 pub(crate) fn key(spec: &ServiceSpec) -> Option<&'static str> {
     let hsts = spec.hsts.map(|_| "hsts");
-    (!spec.https.is_default()).then_some("https").or(hsts)
+    spec.https.map(|_| "https").or(hsts)
 }

@@ -92,8 +92,8 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRoute>,
     /// What plain HTTP gets for a host that has a certificate.
-    #[serde(default, skip_serializing_if = "Https::is_default")]
-    pub https: Https,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub https: Option<Https>,
     /// So long browsers are told to come by HTTPS alone.
     #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
     pub hsts: Option<Span>,
@@ -230,7 +230,7 @@ impl ServiceSpec {
             wait: None,
             health: None,
             http: None,
-            https: Https::Beside,
+            https: None,
             hsts: None,
             tcp: Vec::new(),
             partitions: Vec::new(),

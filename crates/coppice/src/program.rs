@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -272,8 +272,16 @@ fn says(program: &Path) -> Result<Says, String> {
     let cannot = |e: std::io::Error| format!("it does not run here: {e}");
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(cannot)?;
     let begun = Instant::now();
+    let mut child = loop {
+        match command.spawn() {
+            // A child that another thread is about to start still has our file open.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && begun.elapsed() < SAYS_WITHIN => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            spawned => break spawned.map_err(cannot)?,
+        }
+    };
     let status = loop {
         match child.try_wait().map_err(cannot)? {
             Some(status) => break status,

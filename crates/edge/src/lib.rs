@@ -5,6 +5,7 @@
 
 pub mod acme;
 mod affinity;
+pub mod answers;
 pub mod api;
 pub mod clone_stages;
 pub mod closing;

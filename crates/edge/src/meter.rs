@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flow::histogram::{BUCKETS, bucket_of, percentile};
+use flow::histogram::{BUCKETS, Powers, bucket_of, percentile};
 use flow::stage::Shown;
 use tokio::sync::Semaphore;
 
+use crate::answers::Answers;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
@@ -273,6 +274,10 @@ pub struct Door {
     /// Connections that stay open between two requests, of those that came before.
     kept: AtomicU64,
     latency_us: Box<[AtomicU64]>,
+    /// Of all of them together.
+    sum_us: AtomicU64,
+    /// Of the HTTP door alone.
+    pub answers: Answers,
     last: Mutex<Last>,
 }
 
@@ -474,6 +479,8 @@ impl Door {
             parts: AtomicBool::new(false),
             kept: AtomicU64::new(0),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            sum_us: AtomicU64::new(0),
+            answers: Answers::default(),
             last: Mutex::new(Last {
                 at: Instant::now(),
                 done: 0,
@@ -492,6 +499,15 @@ impl Door {
         }
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.latency_us[bucket_of(micros)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(micros, Relaxed);
+    }
+
+    /// What its work took, since the start.
+    pub fn took(&self) -> Powers {
+        let counts: Vec<u64> = self.latency_us.iter().map(|n| n.load(Relaxed)).collect();
+        let mut powers = Powers::default();
+        powers.add(&counts, self.sum_us.load(Relaxed));
+        powers
     }
 
     /// A connection is open until the answer is dropped.

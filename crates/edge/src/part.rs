@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use flow::hedge::Hedge;
-use flow::histogram::{bucket_of, percentile};
+use flow::histogram::{Powers, bucket_of, percentile};
 
 use crate::turnstile::{Front, buckets};
 
@@ -17,6 +17,7 @@ pub struct Part {
     pub refused: AtomicU64,
     /// From a request's coming to the head of its answer, microseconds; made for those that have requests.
     took_us: OnceLock<Box<[AtomicU64]>>,
+    sum_us: AtomicU64,
     /// When one of its requests is late; made for those that ask a second clone then.
     hedge: OnceLock<Mutex<Hedge>>,
     pub races: Races,
@@ -40,6 +41,7 @@ impl Part {
         self.requests.fetch_add(1, Relaxed);
         let histogram = self.took_us.get_or_init(buckets);
         histogram[bucket_of(took.as_micros() as u64)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
     pub fn refused(&self) {
@@ -53,25 +55,23 @@ impl Part {
 
     pub fn figures(&self, door: Front, service: &str, partition: &str) -> PartFigures {
         let Races { asked, won, cancelled, withheld } = &self.races;
+        let counts: Vec<u64> = self.took_us.get().into_iter().flatten().map(|n| n.load(Relaxed)).collect();
+        let mut took = Powers::default();
+        took.add(&counts, self.sum_us.load(Relaxed));
         PartFigures {
             door,
             service: service.into(),
             partition: partition.into(),
             requests: self.requests.load(Relaxed),
             refused: self.refused.load(Relaxed),
-            p50_us: self.took_us(50),
-            p99_us: self.took_us(99),
+            p50_us: percentile(&counts, 50),
+            p99_us: percentile(&counts, 99),
+            took,
             asked_more: asked.load(Relaxed),
             won_by_other: won.load(Relaxed),
             cancelled: cancelled.load(Relaxed),
             withheld: withheld.load(Relaxed),
         }
-    }
-
-    /// Since it was made.
-    fn took_us(&self, percent: u64) -> u64 {
-        let counts: Vec<u64> = self.took_us.get().into_iter().flatten().map(|n| n.load(Relaxed)).collect();
-        percentile(&counts, percent)
     }
 }
 
@@ -88,6 +88,9 @@ pub struct PartFigures {
     /// From a request's coming to the head of its answer, microseconds; of a connection to the clone's first byte.
     pub p50_us: u64,
     pub p99_us: u64,
+    /// All of them; for `/metrics` alone.
+    #[serde(skip)]
+    pub took: Powers,
     /// As [`Races`] has them.
     pub asked_more: u64,
     pub won_by_other: u64,

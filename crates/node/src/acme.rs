@@ -238,13 +238,17 @@ impl Acme {
         let is_token = !token.is_empty()
             && token.len() <= TOKEN_BYTES_MAX
             && token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        let account = self.account.as_ref().filter(|_| is_token && self.is_ours(host))?;
+        Some(format!("{token}.{}", account.thumbprint))
+    }
+
+    /// The certificate of this host, perhaps with a port, comes by itself.
+    pub fn is_ours(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
             _ => host,
         };
-        let is_ours = || self.hosts.contains(&name.trim_end_matches('.').to_ascii_lowercase());
-        let account = self.account.as_ref().filter(|_| is_token && is_ours())?;
-        Some(format!("{token}.{}", account.thumbprint))
+        !self.hosts.is_empty() && self.hosts.contains(&name.trim_end_matches('.').to_ascii_lowercase())
     }
 }
 

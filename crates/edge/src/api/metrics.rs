@@ -1,7 +1,8 @@
-//! The same figures for Prometheus. Each name says its unit; what is counted since the start ends in `_total`.
+//! The same figures for Prometheus, by its conventions: times in seconds, sizes in bytes, parts of one as ratios, distributions as
+//! histograms; what is counted since the start ends in `_total`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -16,6 +17,8 @@ use node::View;
 use node::view::{AskedView, CloneState, NodeState, RunsView, StubView, UsedView};
 
 use super::Api;
+use crate::Meter;
+use crate::answers::CODES;
 use crate::clone_stages::Work;
 use crate::meter::{CacheCounts, CacheMeter, PipeCounts, Pipes};
 use crate::part::PartFigures;
@@ -28,6 +31,8 @@ pub async fn metrics(State(api): State<Api>) -> Response {
     text += &pipes(&api.meter.pipes);
     text += &clone_stages(&api.meter.clones.all(Instant::now()));
     text += &works(&api.meter.clones.works(Instant::now()));
+    text += &doors(&api.meter);
+    text += &process();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -40,16 +45,11 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     out.sample("coppice_info", &[("cluster", &view.cluster), ("node", &view.me), ("version", version)], 1);
 
     if let Some(me) = me {
-        out.single("coppice_load_permille", "gauge", "Load of this node: 0 idle, 1000 full.", me.load.into());
-        out.single(
-            "coppice_cpu_millicores",
-            "gauge",
-            "CPU of this node's process, thousandths of a core.",
-            me.cpu_millis.into(),
-        );
-        out.single("coppice_resident_bytes", "gauge", "Resident memory of this node's process.", me.resident_bytes);
+        out.single("coppice_load_ratio", "gauge", "Load of this node: 0 idle, 1 full.", f64::from(me.load) / 1e3);
         for (name, value) in me.gauges.iter().filter(|(name, _)| !name.starts_with("stage.")) {
-            out.single(&format!("coppice_{}", plain(name)), "gauge", gauge_help(name), *value);
+            if let Some((metric, value)) = gauge(name, *value) {
+                out.single(&metric, "gauge", gauge_help(name), value);
+            }
         }
     }
     of_doors.extend(view.stages.iter().map(|(name, shown)| ((*name).to_owned(), *shown)));
@@ -77,7 +77,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     }
     out.family("coppice_clones_wanted", "gauge", "Clones that a service should have.");
     for service in &view.services {
-        out.sample("coppice_clones_wanted", &[("service", &service.name)], service.wanted.into());
+        out.sample("coppice_clones_wanted", &[("service", &service.name)], service.wanted);
     }
     out.family("coppice_clones", "gauge", "Clones of a service, by state.");
     let states = [
@@ -94,7 +94,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     }
     out.family("coppice_clone_restarts", "gauge", "How often the present clones of a service were started again.");
     for service in &view.services {
-        let restarts = service.clones.iter().map(|clone| u64::from(clone.restarts)).sum();
+        let restarts: u64 = service.clones.iter().map(|clone| u64::from(clone.restarts)).sum();
         out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
     }
     runs(view, &mut out);
@@ -154,9 +154,7 @@ fn clones_asked(view: &View, out: &mut Text) {
         ("coppice_clone_recent_failures", "Of them, those that failed (5xx), and requests never answered.", |a| {
             a.failed
         }),
-        ("coppice_clone_recent_mean_us", "What they took on average until the answer began, microseconds.", |a| {
-            a.mean_us
-        }),
+        ("coppice_clone_recent_mean_seconds", "What they took on average until the answer began.", |a| a.mean_us),
     ];
     for (name, help, of) in families {
         out.family(name, "gauge", help);
@@ -165,7 +163,9 @@ fn clones_asked(view: &View, out: &mut Text) {
         for clone in view.services.iter().flat_map(|service| &service.clones) {
             let Some(asked) = clone.asked.as_ref().filter(|_| clone.name != last) else { continue };
             last = &clone.name;
-            out.sample(name, &[("clone", &clone.name)], of(asked));
+            let value = of(asked) as f64;
+            let value = if name.ends_with("_seconds") { value / 1e6 } else { value };
+            out.sample(name, &[("clone", &clone.name)], value);
         }
     }
 }
@@ -198,11 +198,24 @@ fn namespaces(view: &View, out: &mut Text) {
     }
 }
 
+/// How Prometheus is told a gauge of a node; none: histograms say it.
+fn gauge(name: &str, value: u64) -> Option<(String, f64)> {
+    let value = value as f64;
+    Some(match name {
+        "disk.unforced_ms_max" => ("coppice_disk_unforced_seconds_max".to_owned(), value / 1e3),
+        "machine.busy" => ("coppice_machine_busy_ratio".to_owned(), value / 1e3),
+        node::CERTIFICATE_ENDS => ("coppice_node_certificate_ends_seconds".to_owned(), value),
+        node::FILES_END => ("coppice_certificate_files_end_seconds".to_owned(), value),
+        name if name.ends_with("_us") => return None,
+        name => (format!("coppice_{}", plain(name)), value),
+    })
+}
+
 /// Most gauges are of doors; a few are of the machine below them.
 fn gauge_help(name: &str) -> &'static str {
     match name {
         "disk.unforced_ms_max" => {
-            "Longest time from a write of durability \"memory\" to the end of its force since the node started, milliseconds."
+            "Longest time from a write of durability \"memory\" to the end of its force since the node started."
         }
         "disk.free_bytes" => "Bytes that are free on the disk of this node's folder.",
         "disk.size_bytes" => "Bytes that the disk of this node's folder has.",
@@ -227,7 +240,7 @@ fn gauge_help(name: &str) -> &'static str {
         "kernel.groups" => {
             "1 if this node holds clones to `limits` of memory and processes by control groups, 0 if process by process."
         }
-        "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
+        "machine.busy" => "How busy the machine of this node was in the last second: 1 is full.",
         "net.links" => "Connections between this node and others, at this moment.",
         "net.frames_in" => "Frames that came from other nodes in the last second.",
         "net.frames_out" => "Frames that went to other nodes in the last second.",
@@ -273,8 +286,6 @@ fn door_help(name: &str) -> &'static str {
         _ => match name.split_once('.').map(|(_, what)| what) {
             Some("errors") => "Of that door's work, what failed on our side, a second, over the last second.",
             Some("errors_total") => "Of that door's work, what failed on our side.",
-            Some("p50_us") => "What half of that door's work took at most in the last second, microseconds.",
-            Some("p99_us") => "What 99 of 100 units of that door's work took at most in the last second, microseconds.",
             Some("connections") => "Open connections of clients at that door, at this moment.",
             Some("connections_over_share_total") => {
                 "Connections refused at that door, as their address had its share already."
@@ -291,14 +302,14 @@ const UNKNOWN: &str = "Of this node.";
 fn stages(all: &BTreeMap<String, Shown>, out: &mut Text) {
     let mut families: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
     for (name, shown) in all {
-        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
+        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()).filter(|(name, _)| !is_quantile(name)) {
             families.entry(figure).or_default().push((name, value));
         }
     }
     for (figure, samples) in families {
         let name = format!("coppice_stage_{figure}");
         let kind = if figure.ends_with("_total") { "counter" } else { "gauge" };
-        out.family(&name, kind, "Of a stage of this node (docs/guide/overload.md); times are of the last second.");
+        out.family(&name, kind, stage_help(figure));
         for (stage, value) in samples {
             out.sample(&name, &[("stage", stage)], value);
         }
@@ -311,7 +322,7 @@ fn stages(all: &BTreeMap<String, Shown>, out: &mut Text) {
     for (family, help, times) in families {
         out.family(family, "histogram", help);
         for (stage, shown) in all {
-            out.histogram(family, stage, times(shown));
+            out.histogram(family, &[("stage", stage)], times(shown).below(), times(shown).sum_us());
         }
     }
 }
@@ -322,21 +333,88 @@ fn clone_stages(all: &[(String, String, Shown)]) -> String {
     let mut families: BTreeMap<&str, Vec<([&str; 3], u64)>> = BTreeMap::new();
     for (clone, stage, shown) in all {
         let service = clone.split_once('/').map_or(&**clone, |(service, _)| service);
-        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
+        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()).filter(|(name, _)| !is_quantile(name)) {
             families.entry(figure).or_default().push(([service, clone, stage], value));
         }
     }
     for (figure, samples) in families {
         let name = format!("coppice_clone_stage_{figure}");
         let kind = if figure.ends_with("_total") { "counter" } else { "gauge" };
-        out.family(
-            &name,
-            kind,
-            "Of a stage of a clone on this node, as its program tells it; times are of the last second.",
-        );
+        out.family(&name, kind, &format!("{} As a clone on this node tells it.", stage_help(figure)));
         for ([service, clone, stage], value) in samples {
             out.sample(&name, &[("service", service), ("clone", clone), ("stage", stage)], value);
         }
+    }
+    // Clones tell no more of it than this.
+    type Quantiles = fn(&Shown) -> [(&'static str, u64); 2];
+    let families: [(&str, &str, Quantiles); 2] = [
+        (
+            "coppice_clone_stage_wait_seconds",
+            "How long a stage's work waited in the last second, as a clone tells it.",
+            |s| [("0.5", s.wait_p50_us), ("0.99", s.wait_p99_us)],
+        ),
+        ("coppice_clone_stage_service_seconds", "How long a stage's work took then, as a clone tells it.", |s| {
+            [("0.5", s.service_p50_us), ("0.99", s.service_p99_us)]
+        }),
+    ];
+    for (family, help, of) in families {
+        out.family(family, "summary", help);
+        for (clone, stage, shown) in all {
+            let service = clone.split_once('/').map_or(&**clone, |(service, _)| service);
+            for (quantile, us) in of(shown) {
+                let labels = [("service", service), ("clone", clone), ("stage", stage), ("quantile", quantile)];
+                out.sample(family, &labels, us as f64 / 1e6);
+            }
+        }
+    }
+    out.0
+}
+
+fn is_quantile(figure: &str) -> bool {
+    figure.ends_with("_us")
+}
+
+fn stage_help(figure: &str) -> &'static str {
+    match figure {
+        "waiting" => "Work that waits before a stage (docs/guide/overload.md), at this moment.",
+        "under_way" => "Work that a stage has under way, at this moment.",
+        "limit" => "Work that a stage lets be under way at once, at this moment.",
+        "overloaded" => "1 while a stage has more to do than it can.",
+        "started_total" => "Work that a stage has begun.",
+        "refused_total" => "Work that a stage has refused, as there was too much.",
+        "overloads_total" => "Times that a stage became overloaded.",
+        _ => UNKNOWN,
+    }
+}
+
+/// What requests, commands and connections took, since the start.
+fn doors(meter: &Meter) -> String {
+    let mut out = Text::default();
+    let name = "coppice_http_request_duration_seconds";
+    out.family(name, "histogram", "From a request's coming to the head of its answer, by service and status.");
+    for (service, codes) in meter.http.answers.all() {
+        for (code, times) in CODES.iter().zip(codes.iter()) {
+            let counts: Vec<_> = times.within().collect();
+            if counts.last().is_some_and(|(_, count)| *count > 0) {
+                let labels = [("service", &*service), ("code", *code)];
+                out.histogram(name, &labels, counts.into_iter(), times.sum_us());
+            }
+        }
+    }
+    let name = "coppice_door_duration_seconds";
+    let help = "What work of a door took: requests (http), commands of Redis clients (resp), connections (tcp) until the first byte.";
+    out.family(name, "histogram", help);
+    for (door, of) in [("http", &meter.http), ("resp", &meter.resp), ("tcp", &meter.tcp)] {
+        let took = of.took();
+        out.histogram(name, &[("door", door)], took.below(), took.sum_us());
+    }
+    out.0
+}
+
+fn process() -> String {
+    let mut out = Text::default();
+    for (name, kind, help, value) in super::process::figures() {
+        out.single(name, kind, help, value);
     }
     out.0
 }
@@ -380,7 +458,7 @@ fn partitions(turnstiles: &Turnstiles) -> String {
     let mut out = Text::default();
     let each: Vec<PartFigures> = turnstiles.figures().collect();
     type Figure = fn(&PartFigures) -> u64;
-    let families: [(&str, &str, &str, Figure); 8] = [
+    let families: [(&str, &str, &str, Figure); 6] = [
         ("coppice_partition_requests_total", "counter", "Requests of a partition.", |p| p.requests),
         (
             "coppice_partition_refused_total",
@@ -388,8 +466,6 @@ fn partitions(turnstiles: &Turnstiles) -> String {
             "Of them, refused: for lack of room, or as it is out of use.",
             |p| p.refused,
         ),
-        ("coppice_partition_p50_us", "gauge", "Until the answer began, since the start, half of them.", |p| p.p50_us),
-        ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.p99_us),
         (
             "coppice_partition_asked_more_total",
             "counter",
@@ -415,13 +491,25 @@ fn partitions(turnstiles: &Turnstiles) -> String {
             |p| p.withheld,
         ),
     ];
+    let labels = |part: &'_ PartFigures| {
+        let door = if part.door == Front::Tcp { "tcp" } else { "http" };
+        [("service", part.service.clone()), ("partition", part.partition.clone()), ("door", door.to_owned())]
+    };
     for (family, kind, help, figure) in families {
         out.family(family, kind, help);
         for part in &each {
-            let door = if part.door == Front::Tcp { "tcp" } else { "http" };
-            let labels = [("service", &*part.service), ("partition", &*part.partition), ("door", door)];
-            out.sample(family, &labels, figure(part));
+            let labels = labels(part);
+            out.sample(family, &labels.each_ref().map(|(key, text)| (*key, &**text)), figure(part));
         }
+    }
+    let family = "coppice_partition_duration_seconds";
+    let help =
+        "From a request's coming to the head of its answer, by partition; of a connection, to the clone's first byte.";
+    out.family(family, "histogram", help);
+    for part in &each {
+        let labels = labels(part);
+        let labels = labels.each_ref().map(|(key, text)| (*key, &**text));
+        out.histogram(family, &labels, part.took.below(), part.took.sum_us());
     }
     out.0
 }
@@ -529,25 +617,31 @@ impl Text {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes everything");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<String> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", quoted(text))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         writeln!(self.0, "{name}{labels} {value}").expect("a string takes everything");
     }
 
-    fn histogram(&mut self, name: &str, stage: &str, times: &Powers) {
+    /// `counts`: how many took so many microseconds at most (none: any time), the shortest first.
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        counts: impl Iterator<Item = (Option<u64>, u64)>,
+        sum_us: u64,
+    ) {
         let (mut all, bucket) = (0, format!("{name}_bucket"));
-        for (below_us, count) in times.below() {
-            let le = below_us.map_or_else(|| "+Inf".to_owned(), |us| (us as f64 / 1e6).to_string());
-            self.sample(&bucket, &[("stage", stage), ("le", &le)], count);
+        for (top_us, count) in counts {
+            let le = top_us.map_or_else(|| "+Inf".to_owned(), |us| (us as f64 / 1e6).to_string());
+            self.sample(&bucket, &[labels, &[("le", &le)]].concat(), count);
             all = count;
         }
-        writeln!(self.0, "{name}_sum{{stage=\"{}\"}} {}", quoted(stage), times.sum_us() as f64 / 1e6)
-            .expect("a string takes everything");
-        self.sample(&format!("{name}_count"), &[("stage", stage)], all);
+        self.sample(&format!("{name}_sum"), labels, sum_us as f64 / 1e6);
+        self.sample(&format!("{name}_count"), labels, all);
     }
 
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -561,7 +655,6 @@ mod tests {
     use node::view::NodeView;
 
     use super::*;
-    use crate::Meter;
 
     /// Above the table of the page.
     const HEAD: &str = "\
@@ -570,7 +663,9 @@ mod tests {
 What `GET /metrics` of a node's API says, in the text format of Prometheus. This page is printed from the program by a test (`just docs`).
 
 - A counter counts since the node started, and its name ends in `_total`. A gauge is what is now, or was in the last second.
-- Those with labels have a value for each of what the labels name: `node`, `service`, `clone`, `partition`, `stage`, `brick`, `namespace`.
+- A histogram has `_bucket` (with `le`), `_sum` and `_count`, and counts since the node started. Times are in seconds, sizes in bytes, ratios from 0 to 1.
+- Those with labels have a value for each of what the labels name: `node`, `service`, `code`, `door`, `clone`, `partition`, `stage`, `brick`, `namespace`.
+- `packaging/prometheus/` has a dashboard for Grafana and rules for alerts: [maintenance](guide/maintenance.md#prometheus).
 - Classes and doors are told by the second word of a name: `session`, `linear`, `cache`, `soft`, `object`, `http`, `resp`, `tcp`.
 - What a new figure needs: [recipe](recipes/metric.md).
 
@@ -611,6 +706,8 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         all += &pipes(&meter.pipes);
         all += &clone_stages(&[("shop/0".into(), "work".into(), Shown::default())]);
         all += &works(&[("shout/0".into(), Work::default())]);
+        all += &doors(&meter);
+        all += &process();
         let kinds: BTreeMap<&str, &str> =
             all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
         let helps = all.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
@@ -623,6 +720,9 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         assert!(all.len() > 100, "{}", all.len());
         for (name, _, help) in &all {
             assert!(help != UNKNOWN && help.ends_with('.'), "{name} has no sentence: {help}");
+            // What promtool complains of.
+            let is_unit = |word: &str| ["s", "ms", "us", "ns", "sec", "kb", "kib", "mb", "mib", "b"].contains(&word);
+            assert!(!name.split('_').any(is_unit), "{name} has an abbreviated unit");
         }
         let row = |(name, kind, help): &(String, String, String)| format!("| `{name}` | {kind} | {help} |\n");
         let right = HEAD.to_owned() + &all.iter().map(row).collect::<String>();

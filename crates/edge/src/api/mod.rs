@@ -68,6 +68,7 @@ mod objects;
 mod operate;
 mod places;
 mod problem;
+mod process;
 pub mod program;
 mod run;
 mod secrets;

@@ -87,16 +87,18 @@ pub async fn answer(
     client.flags.begin();
     let (version, is_head) = (request.version(), *request.method() == Method::HEAD);
     let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
-    let mut record = None;
-    let outcome = carry(&edge, &client, began, request, &mut record).await;
+    let mut told = Told::default();
+    let outcome = carry(&edge, &client, began, request, &mut told).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
-    edge.door.done(began.elapsed(), failed);
+    let took = began.elapsed();
+    edge.door.done(took, failed);
     let mut response = match outcome {
         Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
     let ends_it = forbid(is_head, version, &mut response);
-    if let Some(mut record) = record {
+    edge.door.answers.note(told.service(), response.status(), took);
+    if let Some(mut record) = told.record {
         let clone = response.body().clone_name().map(str::to_owned);
         record.answered(&mut response, clone.as_deref());
         response.body_mut().recorded(record);
@@ -115,6 +117,20 @@ pub async fn answer(
         poll_fn(|_| if client.flags.has_interim.load(Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
     Ok(response)
+}
+
+/// What is to be told of a request, found on its way.
+#[derive(Default)]
+struct Told {
+    record: Option<Box<Record>>,
+    place: Option<Place>,
+}
+
+impl Told {
+    /// Whose it is; empty: nobody's.
+    fn service(&self) -> &str {
+        self.place.as_ref().map_or("", Place::service_name)
+    }
 }
 
 /// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2; RFC 9112 9.3), whoever made it. Of HTTP/1.1 hyper
@@ -140,7 +156,7 @@ async fn carry(
     client: &Arc<Client>,
     began: Instant,
     mut request: Request<Counted>,
-    record: &mut Option<Box<Record>>,
+    told: &mut Told,
 ) -> Result<(Response<()>, Source), Refusal> {
     if request.method().as_str() == REFUSED_METHOD {
         let unnamed = Violation { status: 400, why: "this method is not for clients" };
@@ -206,15 +222,16 @@ async fn carry(
         && !place.doorway.access_log.is_off()
     {
         let log = (logs, place.doorway.access_log, place.service_name());
-        *record = Some(Record::begin(log, &mut parts, &host, client.peer.ip, began));
+        told.record = Some(Record::begin(log, &mut parts, &host, client.peer.ip, began));
     }
+    told.place.clone_from(&place);
     let doorway = place.as_ref().map(|place| &place.doorway);
     let https = doorway.map(|doorway| doorway.https).unwrap_or_default();
     // As the client sees it: what is before this door may speak TLS with it.
     let is_secure = parts.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-    if https.redirects
-        && !is_secure
+    if !is_secure
         && let Some(secure) = &edge.config.secure
+        && https.redirects(|| edge.sessions.comes_by_itself(&host))
         && let Some(moved) = secure.place_of(&host, parts.uri.path_and_query())
     {
         return Err(Refusal::Moved(moved));

@@ -357,6 +357,12 @@ impl Sessions {
         let acme = Arc::clone(&self.view.borrow().acme);
         acme.answer(host, token).filter(|_| matches!(*request.method(), http::Method::GET | http::Method::HEAD))
     }
+
+    /// The certificate of this host comes by itself.
+    pub fn comes_by_itself(&self, host: &HeaderValue) -> bool {
+        let acme = Arc::clone(&self.view.borrow().acme);
+        host.to_str().is_ok_and(|host| acme.is_ours(host))
+    }
 }
 
 /// The wall clock, milliseconds since 1970.

@@ -183,6 +183,14 @@ fn a_certificate_comes_by_itself_though_the_node_that_asks_is_killed_and_is_rene
     let export = up.coppice(&["export"]).good();
     assert!(export.contains("[certificate.shop]") && !export.contains("PRIVATE"), "{export}");
 
+    // Plain HTTP for that host is led to it, and for others is not.
+    let plain = |host: &str| {
+        let said = e2e::http::request(up.at(other).http, "GET", "/a?b", &[("Host", host)], b"").unwrap();
+        (said.status, said.header("location").map(str::to_owned))
+    };
+    assert_eq!(plain("shop.example"), (308, Some(format!("https://shop.example:{https}/a?b"))));
+    assert_eq!(plain("other.example").0, 404);
+
     // Beside it one that nobody gives: in words, and not again at once.
     let nobody = format!("https://127.0.0.1:{}/dir", at::free_port(1));
     up.apply("bank.toml", &declared("bank", &nobody)).good();
@@ -204,7 +212,7 @@ fn a_certificate_comes_by_itself_though_the_node_that_asks_is_killed_and_is_rene
     // Whoever mends what was declared waits for none of its failures; and where nothing is at port 80, port 443 will do.
     let (second_pebble, over_tls) = pebble(&dir, [at::free_port(1), https], &names);
     up.apply("bank.toml", &declared("bank", &over_tls)).good();
-    wait_for("what is declared anew is asked for at once", Duration::from_secs(30), || {
+    wait_for("what is declared anew is asked for at once", SOON, || {
         let bank = kept(&up, other, "bank")?;
         if bank["issuer"].as_str().is_some_and(|by| by.contains("Pebble")) { Ok(()) } else { Err(bank.to_string()) }
     });

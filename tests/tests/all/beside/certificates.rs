@@ -47,7 +47,7 @@ fn certificates_renew_themselves_and_a_cluster_that_was_off_until_all_had_ended_
     assert!(told.clone().any(|e| e["who"] == "n2" && e["text"] == "its certificate was renewed, for 6 seconds"));
     assert!(view["nodes"].as_array().unwrap().iter().all(|n| n["certificate_fails"] == false), "{view}");
     let metrics = http::get(yard.at(1).api, "/metrics").unwrap().text();
-    assert!(metrics.contains("\ncoppice_certificate_ends_at_s 1"), "{metrics}");
+    assert!(metrics.contains("\ncoppice_node_certificate_ends_seconds 1"), "{metrics}");
 
     // One that was away until its own had ended, and all at once: nobody is left who could sign for them.
     let back = |yard: &mut Yard, away: &[u8]| {

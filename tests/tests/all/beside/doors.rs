@@ -134,7 +134,7 @@ fn a_wrong_pair_is_told(up: &Up, folder: &Path) {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
         value.unwrap_or_else(|| panic!("{text}"))
     };
-    assert!(figure("coppice_certificate_files_end_at_s ") > 1_700_000_000);
+    assert!(figure("coppice_certificate_files_end_seconds ") > 1_700_000_000);
     fs::write(folder.join("b.crt"), "nothing").unwrap();
     wait_for("the wrong pair is told", SOON, || {
         let said = up.coppice(&["events"]).good();

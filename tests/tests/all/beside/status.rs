@@ -116,7 +116,7 @@ fn metrics_are_prometheus_text_and_count_what_happens() {
     let before = metrics(&up);
     for name in [
         "coppice_info",
-        "coppice_resident_bytes",
+        "process_resident_memory_bytes",
         "coppice_node_state",
         "coppice_clones",
         "coppice_root_has_leader",
