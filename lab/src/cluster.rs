@@ -206,19 +206,24 @@ impl Cluster {
         serde_json::from_str(&self.coppice(&["status", "--json"])?).map_err(|e| e.to_string())
     }
 
-    fn coppice(&self, args: &[&str]) -> Result<String, String> {
-        let api = self.doors("api").first().copied().ok_or("no node")?.to_string();
-        let output = Command::new(program()?)
-            .args(args)
-            .args(["--api", &api, "--dir"])
-            .arg(&self.dir)
-            .output()
-            .map_err(|e| e.to_string())?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    /// What a command says that asks no node.
+    pub fn coppice_alone(&self, args: &[&str]) -> Result<String, String> {
+        said(Command::new(program()?).args(args))
     }
+
+    /// What a command says that asks the first node.
+    pub fn coppice(&self, args: &[&str]) -> Result<String, String> {
+        let api = self.doors("api").first().copied().ok_or("no node")?.to_string();
+        said(Command::new(program()?).args(args).args(["--api", &api, "--dir"]).arg(&self.dir))
+    }
+}
+
+fn said(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| e.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Keeps all threads of a process on one processor.

@@ -1,11 +1,12 @@
-//! `coppice backup`, `backup verify` and `restore`: a cluster as a folder. Each backup is a folder of its own in it,
-//! named by its moment, which appears when all of it is on the disk; code is beside them by its digest, once.
+//! `coppice backup` and `backup verify`: a cluster as a folder, which restore.rs reads. Each backup is a folder of its
+//! own in it, named by its moment, which appears when all of it is on the disk; code is beside them by its digest, once.
 //!
 //! ```text
 //! DIR/code/<sha256>                          folders of services, as they were deployed
 //! DIR/2026-11-26T10-12-00Z/manifest.json     what belongs to it, with sizes and digests, and a digest of that
 //!                          declaration.toml  what `coppice export` prints
-//!                          ns/<name>.dump    what `coppice ns dump` writes
+//!                          ns/<name>.dump    what `coppice ns dump` writes; or, since an older backup that has that:
+//!                          ns/<name>.changed ns/<name>.gone    what differs from it (since.rs)
 //!                          secrets.sealed    secrets and certificates, with --key (sealed.rs)
 //! ```
 
@@ -25,24 +26,30 @@ use state::Class;
 
 use crate::client::Api;
 use crate::dump;
+use crate::dump::{Dumped, Wanted};
 use crate::happened::clock;
 use crate::ns;
 use crate::operate::NodeArgs;
 use crate::plain::{complain, plain, say};
 use crate::sealed::{self, Key, KeyArgs};
+use crate::since::{self, Index};
 use crate::size::Size;
 
 /// Of what stands in a folder; a program reads its own and older ones.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// Of one with secrets, in which all namespaces are whole: programs from before there were changes read it.
+const FORMAT_SEALED: u32 = 2;
 /// Of one without secrets: programs from before there were any in backups read it.
 const FORMAT_PLAIN: u32 = 1;
 /// One that is not done yet begins so.
 const PART: &str = ".part-";
 /// A manifest: some hundred bytes for each namespace and each service.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// As which file a restored declaration was applied.
-const RESTORED: &str = "restored.toml";
-
+/// Behind the name of a namespace: what changed, and which keys are gone.
+pub const CHANGED: &str = "changed";
+pub const GONE: &str = "gone";
+/// Changes of more than one part of so many of what they stand on are the last ones: the next time all is written.
+const CHANGES_MAX_OF_BASE: u64 = 2;
 #[derive(Clone, Debug, clap::Args)]
 pub struct BackupArgs {
     #[command(subcommand)]
@@ -53,6 +60,9 @@ pub struct BackupArgs {
     /// Also namespaces whose class keeps nothing on disk (session)
     #[arg(long)]
     all: bool,
+    /// Write each namespace whole, not what changed since an older backup in the folder
+    #[arg(long)]
+    full: bool,
     /// Keep so many of the newest backups in the folder, and remove older ones
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
@@ -94,33 +104,6 @@ pub struct VerifyArgs {
     json: bool,
 }
 
-#[derive(Clone, Debug, clap::Args)]
-pub struct RestoreArgs {
-    /// What `coppice backup` has written
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
-    /// The backup of this moment, as its folder is called (default: the newest)
-    #[arg(long, value_name = "MOMENT")]
-    at: Option<String>,
-    /// Only this namespace, also into a cluster that is in use
-    #[arg(long, value_name = "NAME")]
-    namespace: Option<String>,
-    /// ... under this name
-    #[arg(long = "as", value_name = "OTHER", requires = "namespace")]
-    other: Option<String>,
-    /// The key with which its secrets and certificates were sealed
-    #[arg(long, value_name = "FILE", conflicts_with = "namespace")]
-    key: Option<PathBuf>,
-    /// Leave out its secrets and certificates, whose key is lost
-    #[arg(long, conflicts_with_all = ["key", "namespace"])]
-    without_secrets: bool,
-    /// Print what was restored as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    node: NodeArgs,
-}
-
 pub const BACKUP_MORE: &str = "\
 Examples:
   coppice backup /mnt/b
@@ -132,57 +115,63 @@ In it are the declaration, the code that it names, and all namespaces that are o
 services and certificates of the cluster, sealed. Not in it: the cluster's authority and its key, the operator's token,
 tokens and cookie keys of namespaces, of which a restored cluster has new ones.";
 
-pub const RESTORE_MORE: &str = "\
-Examples:
-  coppice restore /mnt/b
-  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key backup.key
-  coppice restore /mnt/b --namespace bank --as bank-before
-
-All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
-
 /// What belongs to a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Manifest {
-    format: u32,
-    program: String,
-    cluster: String,
+pub struct Manifest {
+    pub format: u32,
+    pub program: String,
+    pub cluster: String,
     /// When it began, and when all was written; milliseconds since 1970.
-    at_ms: u64,
-    ended_ms: u64,
-    declaration: Written,
+    pub at_ms: u64,
+    pub ended_ms: u64,
+    pub declaration: Written,
     /// By digest: bytes.
-    code: BTreeMap<String, u64>,
-    namespaces: BTreeMap<String, Namespace>,
+    pub code: BTreeMap<String, u64>,
+    pub namespaces: BTreeMap<String, Namespace>,
     /// Namespaces that are declared and not in it, with their class: nothing of it is on disk.
-    left_out: BTreeMap<String, String>,
+    pub left_out: BTreeMap<String, String>,
     /// Secrets and certificates, if a key was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    sealed: Option<Sealed>,
+    pub sealed: Option<Sealed>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Sealed {
-    secrets: usize,
-    certificates: usize,
+pub struct Sealed {
+    pub secrets: usize,
+    pub certificates: usize,
     /// What its key is called.
-    key: String,
-    file: Written,
+    pub key: String,
+    pub file: Written,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Written {
-    bytes: u64,
-    sha256: String,
+pub struct Written {
+    pub bytes: u64,
+    pub sha256: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Namespace {
-    class: String,
+pub struct Namespace {
+    pub class: String,
     /// When its dump began.
-    at_ms: u64,
-    keys: u64,
-    bytes: u64,
-    sha256: String,
+    pub at_ms: u64,
+    pub keys: u64,
+    /// Of the file that was written.
+    pub bytes: u64,
+    pub sha256: String,
+    /// The file has what changed; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
+}
+
+/// On what the changes of a namespace stand.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Since {
+    /// The backup that has the namespace whole.
+    pub at: String,
+    pub base: Written,
+    /// Keys that are there and were not any more.
+    pub gone: Written,
 }
 
 pub async fn backup(args: BackupArgs) -> Result<(), String> {
@@ -279,19 +268,20 @@ async fn fill(
             left_out.insert(name, class);
             continue;
         }
-        let file = dump_file(part, &name)?;
-        match dump::dump_to(api, &name, args.rate, &file, args.all).await? {
-            Some((head, counts)) => {
-                let (class, at_ms, keys, bytes) = (head.class, head.at_ms, counts.items, fs::metadata(&file));
-                let bytes = bytes.map_err(|e| format!("cannot read {}: {e}", file.display()))?.len();
-                complain!("coppice: {}: {keys} keys, {bytes} bytes", plain(&name));
-                namespaces.insert(name, Namespace { class, at_ms, keys, bytes, sha256: digest_of(&file)?.1 });
-            }
+        let base = if args.full { None } else { base_of(folder, &name, &class)? };
+        match dump_namespace(args, api, part, &name, base).await? {
+            Some(namespace) => drop(namespaces.insert(name, namespace)),
             None => drop(left_out.insert(name, class)),
         }
     }
     let program = env!("CARGO_PKG_VERSION").to_owned();
-    let (format, ended_ms) = (if sealed.is_some() { FORMAT } else { FORMAT_PLAIN }, wall_ms());
+    let has_changes = namespaces.values().any(|namespace| namespace.since.is_some());
+    let format = match &sealed {
+        _ if has_changes => FORMAT,
+        Some(_) => FORMAT_SEALED,
+        None => FORMAT_PLAIN,
+    };
+    let ended_ms = wall_ms();
     let manifest = Manifest {
         format,
         program,
@@ -306,6 +296,61 @@ async fn fill(
     };
     write(&part.join("manifest.json"), &manifest.written())?;
     Ok(manifest)
+}
+
+/// A dump on which changes may stand.
+struct Base {
+    at: String,
+    file: Written,
+    index: Index,
+}
+
+/// The newest dump of the namespace in the folder, if what has changed since is worth less than a whole one.
+fn base_of(folder: &Path, name: &str, class: &str) -> Result<Option<Base>, String> {
+    for at in moments(folder)?.into_iter().rev() {
+        // What cannot be read stays as it is, and nothing stands on it.
+        let Ok(manifest) = Manifest::read(&folder.join(&at).join("manifest.json")) else { continue };
+        let Some(newest) = manifest.namespaces.get(name).filter(|newest| newest.class == class) else { continue };
+        let (at, file) = match &newest.since {
+            Some(since) if newest.bytes > since.base.bytes / CHANGES_MAX_OF_BASE => return Ok(None),
+            Some(since) => (since.at.clone(), since.base.clone()),
+            None => (at, Written { bytes: newest.bytes, sha256: newest.sha256.clone() }),
+        };
+        let dump = dump_file(&folder.join(&at), name)?;
+        let index = file.check(&dump).and_then(|()| Index::of(&dump));
+        return Ok(match index {
+            Ok(index) => index.map(|index| Base { at, file, index }),
+            Err(why) => {
+                complain!("coppice: {} is written whole: {}", plain(name), plain(&why));
+                None
+            }
+        });
+    }
+    Ok(None)
+}
+
+async fn dump_namespace(
+    args: &BackupArgs,
+    api: &Api,
+    part: &Path,
+    name: &str,
+    base: Option<Base>,
+) -> Result<Option<Namespace>, String> {
+    let whole = dump_file(part, name)?;
+    let file = if base.is_some() { whole.with_extension(CHANGED) } else { whole.clone() };
+    let wanted = Wanted { rate: args.rate, all: args.all, index: base.as_ref().map(|base| &base.index) };
+    let Some(Dumped { head, counts, gone }) = dump::dump_to(api, name, &wanted, &file).await? else { return Ok(None) };
+    let (bytes, sha256) = digest_of(&file)?;
+    let since = match base {
+        None => None,
+        Some(Base { at, file, .. }) => {
+            let gone = write(&whole.with_extension(GONE), &since::bytes_of(&gone))?;
+            Some(Since { at, base: file, gone })
+        }
+    };
+    let changed = since.as_ref().map_or(String::new(), |since| format!(" of changes since {}", since.at));
+    complain!("coppice: {}: {} keys, {bytes} bytes{changed}", plain(name), counts.items);
+    Ok(Some(Namespace { class: head.class, at_ms: head.at_ms, keys: counts.items, bytes, sha256, since }))
 }
 
 /// Why namespaces of a class are in no backup, whatever is asked.
@@ -370,139 +415,8 @@ fn verify(args: &VerifyArgs) -> Result<(), String> {
     Ok(())
 }
 
-pub async fn restore(args: RestoreArgs) -> Result<(), String> {
-    let api = args.node.operator()?;
-    let (place, manifest) = read(&args.folder, args.at.as_deref())?;
-    if let Some(namespace) = &args.namespace {
-        return restore_one(&args, &api, &place, &manifest, namespace).await;
-    }
-    let key = args.key.as_ref().map(|file| Key::read(file, &args.folder)).transpose()?;
-    manifest.check(&args.folder, &place)?;
-    let opened = match (&manifest.sealed, key) {
-        (_, Some(key)) => manifest.open(&place, &key)?,
-        (Some(sealed), None) if !args.without_secrets => {
-            return Err(format!(
-                "{} has {}: --key FILE, the one with key {}, puts them back; --without-secrets leaves them out",
-                place.display(),
-                sealed.text(),
-                sealed.key
-            ));
-        }
-        (Some(_) | None, None) => Contents::default(),
-    };
-    let view = view(&api).await?;
-    let other = view.namespaces.iter().find(|namespace| !manifest.has(&namespace.name)).map(|of| &of.name);
-    if let Some(name) = view.services.first().map(|service| &service.name).or(other) {
-        return Err(format!(
-            "{} is declared in this cluster, and a backup is restored into a new one (`coppice init`); \
-             --namespace NAME puts back one namespace, also under another name",
-            plain(name)
-        ));
-    }
-    let declaration = text_of(&place.join("declaration.toml"))?;
-    // Services come last: they are to find all that they had.
-    let first = namespaces_of(&declaration, &|name| Some(name.to_owned()))?;
-    for line in sealed::set(&api, &opened).await? {
-        complain!("coppice: {line}");
-    }
-    api.post("/v1/apply", RESTORED, first).await?.json()?;
-    let mut restored = BTreeMap::new();
-    for (name, of) in &manifest.namespaces {
-        let loaded = load(&api, &place, name, name, of).await?;
-        restored.insert(name, json!({"keys": loaded.keys, "ended": loaded.ended}));
-    }
-    for digest in manifest.code.keys() {
-        let file = args.folder.join("code").join(digest);
-        let archive = fs::read(&file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
-        api.put(&format!("/v1/code/{digest}"), archive).await?.json()?;
-    }
-    api.post("/v1/apply", RESTORED, declaration).await?.json()?;
-    if args.json {
-        say!(
-            "{}",
-            json!({"path": place, "cluster": manifest.cluster, "at_ms": manifest.at_ms, "namespaces": restored})
-        );
-    } else {
-        say!(
-            "{} is as cluster {} was at {}: {}; tokens, cookie keys and nodes' certificates are new",
-            plain(&view.cluster),
-            plain(&manifest.cluster),
-            clock(manifest.at_ms),
-            manifest.text(),
-        );
-    }
-    Ok(())
-}
-
-async fn restore_one(
-    args: &RestoreArgs,
-    api: &Api,
-    place: &Path,
-    manifest: &Manifest,
-    name: &str,
-) -> Result<(), String> {
-    let Some(of) = manifest.namespaces.get(name) else {
-        let names: Vec<&str> = manifest.namespaces.keys().map(String::as_str).collect();
-        return Err(format!("{} has no namespace {name:?}; it has: {}", place.display(), names.join(", ")));
-    };
-    of.check(&dump_file(place, name)?)?;
-    let to = args.other.as_deref().unwrap_or(name);
-    ns::name(to)?;
-    if !view(api).await?.namespaces.iter().any(|namespace| namespace.name == to) {
-        let file = place.join("declaration.toml");
-        manifest.declaration.check(&file)?;
-        let declared = namespaces_of(&text_of(&file)?, &|of| (of == name).then(|| to.to_owned()))?;
-        api.post("/v1/apply", &format!("restored-{to}.toml"), declared).await?.json()?;
-    }
-    let loaded = load(api, place, name, to, of).await?;
-    if args.json {
-        let (keys, ended) = (loaded.keys, loaded.ended);
-        say!("{}", json!({"path": place, "namespace": to, "at_ms": of.at_ms, "keys": keys, "ended": ended}));
-    } else {
-        say!(
-            "{to} is as {name} was at {}: {} keys; {} more have ended since",
-            clock(of.at_ms),
-            loaded.keys,
-            loaded.ended
-        );
-    }
-    Ok(())
-}
-
-async fn load(
-    api: &Api,
-    place: &Path,
-    name: &str,
-    to: &str,
-    of: &Namespace,
-) -> Result<edge::api::dump::Loaded, String> {
-    let loaded = dump::load(api, to, &dump_file(place, name)?, (&of.class, of.bytes)).await?;
-    complain!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
-    Ok(loaded)
-}
-
-/// Of a declaration the namespaces alone, those that have a name for it, and of those what needs no service.
-fn namespaces_of(declaration: &str, name: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let odd = |e: String| format!("the backup's declaration cannot be read: {e}");
-    let mut table: toml::Table = declaration.parse().map_err(|e: toml::de::Error| odd(e.to_string()))?;
-    let all = match table.remove("namespace") {
-        Some(toml::Value::Table(all)) => all,
-        Some(_) => return Err(odd("`namespace` is no table".into())),
-        None => toml::Table::new(),
-    };
-    let mut named = toml::Table::new();
-    for (of, mut spec) in all {
-        if let Some(keys) = spec.as_table_mut() {
-            keys.remove("functions");
-        }
-        named.extend(name(&of).map(|name| (name, spec)));
-    }
-    let only = toml::Table::from_iter([("namespace".to_owned(), toml::Value::Table(named))]);
-    toml::to_string(&only).map_err(|e| odd(e.to_string()))
-}
-
 /// The backup of this moment, or the newest.
-fn read(folder: &Path, at: Option<&str>) -> Result<(PathBuf, Manifest), String> {
+pub fn read(folder: &Path, at: Option<&str>) -> Result<(PathBuf, Manifest), String> {
     let all = moments(folder)?;
     let Some(newest) = all.last() else { return Err(format!("there is no backup in {}", folder.display())) };
     let name = match at {
@@ -522,7 +436,7 @@ fn read(folder: &Path, at: Option<&str>) -> Result<(PathBuf, Manifest), String> 
 
 impl Manifest {
     /// Behind it stands the digest of what it is without that.
-    fn written(&self) -> Vec<u8> {
+    pub fn written(&self) -> Vec<u8> {
         let plain = serde_json::to_vec(self).expect("a manifest is plain data");
         let sealed = json!({"manifest": self, "sha256": hex(&plain)});
         let mut text = serde_json::to_vec_pretty(&sealed).expect("a manifest is plain data");
@@ -530,7 +444,7 @@ impl Manifest {
         text
     }
 
-    fn read(file: &Path) -> Result<Self, String> {
+    pub fn read(file: &Path) -> Result<Self, String> {
         let damaged = || format!("{} is damaged", file.display());
         let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
         let mut text = Vec::new();
@@ -546,19 +460,25 @@ impl Manifest {
         let manifest: Self = serde_json::from_value(sealed["manifest"].take()).map_err(|_| damaged())?;
         let plain = serde_json::to_vec(&manifest).expect("a manifest is plain data");
         let names_are_names = manifest.namespaces.keys().all(|name| ns::name(name).is_ok())
-            && manifest.code.keys().all(|digest| host::code::is_digest(digest));
+            && manifest.code.keys().all(|digest| host::code::is_digest(digest))
+            && manifest.stands_on().all(is_moment);
         if sealed["sha256"] != hex(&plain) || !names_are_names {
             return Err(damaged());
         }
         Ok(manifest)
     }
 
-    fn has(&self, namespace: &str) -> bool {
+    /// The backups whose dumps it needs.
+    pub fn stands_on(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.values().filter_map(|namespace| Some(&*namespace.since.as_ref()?.at))
+    }
+
+    pub fn has(&self, namespace: &str) -> bool {
         self.namespaces.contains_key(namespace) || self.left_out.contains_key(namespace)
     }
 
     /// Its secrets and certificates, which were looked at for damage.
-    fn open(&self, place: &Path, key: &Key) -> Result<Contents, String> {
+    pub fn open(&self, place: &Path, key: &Key) -> Result<Contents, String> {
         let Some(sealed) = &self.sealed else {
             return Err(format!("{} has no secrets: it was made without --key", place.display()));
         };
@@ -571,7 +491,7 @@ impl Manifest {
     }
 
     /// Reads all files that belong to it.
-    fn check(&self, folder: &Path, place: &Path) -> Result<(), String> {
+    pub fn check(&self, folder: &Path, place: &Path) -> Result<(), String> {
         self.declaration.check(&place.join("declaration.toml"))?;
         if let Some(sealed) = &self.sealed {
             sealed.file.check(&place.join(sealed::FILE))?;
@@ -579,10 +499,10 @@ impl Manifest {
         for (digest, bytes) in &self.code {
             Written { bytes: *bytes, sha256: digest.clone() }.check(&folder.join("code").join(digest))?;
         }
-        self.namespaces.iter().try_for_each(|(name, of)| of.check(&dump_file(place, name)?))
+        self.namespaces.iter().try_for_each(|(name, of)| of.check(place, name))
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let keys: u64 = self.namespaces.values().map(|namespace| namespace.keys).sum();
         let (namespaces, code) = (self.namespaces.len(), self.code.len());
         let plain = format!("{namespaces} namespaces with {keys} keys, the declaration, and {code} archives of code");
@@ -591,13 +511,13 @@ impl Manifest {
 }
 
 impl Sealed {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{} secrets and {} certificates", self.secrets, self.certificates)
     }
 }
 
 impl Written {
-    fn check(&self, file: &Path) -> Result<(), String> {
+    pub fn check(&self, file: &Path) -> Result<(), String> {
         let (bytes, is) = digest_of(file)?;
         if bytes < self.bytes {
             return Err(format!("{} is cut short: it has {bytes} bytes of {}", file.display(), self.bytes));
@@ -610,14 +530,22 @@ impl Written {
 }
 
 impl Namespace {
-    /// The digest says that it is what was written, and reading it that this is a dump.
-    fn check(&self, file: &Path) -> Result<(), String> {
-        Written { bytes: self.bytes, sha256: self.sha256.clone() }.check(file)?;
-        dump::check(file).map(|_| ())
+    /// The digest says that it is what was written, and reading it that this is a dump. So, too, on what it stands.
+    pub fn check(&self, place: &Path, name: &str) -> Result<(), String> {
+        let mut file = dump_file(place, name)?;
+        if let Some(since) = &self.since {
+            let base = dump_file(&beside(place, &since.at), name)?;
+            let needs = |why| format!("{} has what changed since {}, and needs it: {why}", place.display(), since.at);
+            since.base.check(&base).and_then(|()| dump::check(&base).map(|_| ())).map_err(needs)?;
+            since.gone.check(&file.with_extension(GONE))?;
+            file.set_extension(CHANGED);
+        }
+        Written { bytes: self.bytes, sha256: self.sha256.clone() }.check(&file)?;
+        dump::check(&file).map(|_| ())
     }
 }
 
-async fn view(api: &Api) -> Result<View, String> {
+pub async fn view(api: &Api) -> Result<View, String> {
     serde_json::from_value(api.get("/v1/status").await?.json()?).map_err(other_version)
 }
 
@@ -625,8 +553,13 @@ fn other_version(e: serde_json::Error) -> String {
     format!("the node's answer is of another version: {e}")
 }
 
-fn dump_file(place: &Path, namespace: &str) -> Result<PathBuf, String> {
+pub fn dump_file(place: &Path, namespace: &str) -> Result<PathBuf, String> {
     Ok(place.join("ns").join(format!("{}.dump", ns::name(namespace)?)))
+}
+
+/// Another backup in the same folder.
+pub fn beside(place: &Path, at: &str) -> PathBuf {
+    place.with_file_name(at)
 }
 
 /// A folder's name: its moment, to the second.
@@ -652,10 +585,16 @@ fn names(folder: &Path) -> Result<Vec<String>, String> {
     Ok(all.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Removes all backups but so many of the newest, and code that none of those has.
+/// Removes all backups but so many of the newest and those on which they stand, and code that none of these has.
 fn remove_older(folder: &Path, keep: usize) -> Result<Vec<String>, String> {
     let mut all = moments(folder)?;
     let older: Vec<String> = all.iter().take(all.len().saturating_sub(keep)).cloned().collect();
+    let mut needed = BTreeSet::new();
+    for name in all.iter().skip(older.len()) {
+        let manifest = Manifest::read(&folder.join(name).join("manifest.json"))?;
+        needed.extend(manifest.stands_on().map(str::to_owned));
+    }
+    let older: Vec<String> = older.into_iter().filter(|name| !needed.contains(name)).collect();
     for name in &older {
         let cannot = |e: io::Error| format!("cannot remove {name}: {e}");
         // Half removed it must not look like one.
@@ -698,7 +637,7 @@ fn sync(folder: &Path) -> Result<(), String> {
     synced.map_err(|e| format!("cannot write {}: {e}", folder.display()))
 }
 
-fn text_of(file: &Path) -> Result<String, String> {
+pub fn text_of(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))
 }
 

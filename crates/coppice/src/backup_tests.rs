@@ -86,21 +86,75 @@ fn a_byte_that_is_another_one_is_noticed_in_every_file() {
 }
 
 #[test]
-fn namespaces_are_declared_before_the_services_that_use_them() {
-    let text = "[namespace.a]\nclass = \"linear\"\nfunctions = \"s\"\n\n[namespace.b]\n\n[service.s]\nrun = [\"x\"]\n";
-    let all = namespaces_of(text, &|name| Some(name.to_owned())).unwrap();
-    assert_eq!(all, "[namespace.a]\nclass = \"linear\"\n\n[namespace.b]\n");
-    let one = namespaces_of(text, &|name| (name == "b").then(|| "c".to_owned())).unwrap();
-    assert_eq!(one, "[namespace.c]\n");
-    assert_eq!(namespaces_of("", &|_| None).unwrap(), "[namespace]\n");
-    assert!(namespaces_of("namespace = 1", &|_| None).is_err());
-}
-
-#[test]
 fn a_folder_is_called_as_its_moment() {
     assert_eq!(moment(1_795_662_727_123), "2026-11-26T03-12-07Z");
     assert!(is_moment(&moment(0)) && is_moment(&moment(1_795_662_727_123)));
     for other in ["", "code", ".part-2026-11-26T03-12-07Z", "2026-11-26T03:12:07Z", "2026-11-26T03-12-07Zx"] {
         assert!(!is_moment(other), "{other}");
     }
+}
+
+/// A dump without keys.
+fn empty_dump() -> Vec<u8> {
+    use state::class::dump::{Head, Part, Record, Writer};
+    let head = Head {
+        format: 1,
+        namespace: "bank".into(),
+        class: "linear".into(),
+        at_ms: 1,
+        on_disk: true,
+        program: "0.1.0".into(),
+    };
+    let (mut writer, mut out) = (Writer::default(), bytes::BytesMut::new());
+    writer.write(&Record::Head(head), &mut out);
+    writer.write(&Record::Part(Part { from: 0, to: u64::MAX, version: 1 }), &mut out);
+    writer.end(&mut out);
+    out.to_vec()
+}
+
+/// A backup whose only namespace has what changed since another one, or all of it.
+fn with_namespace(folder: &Path, name: &str, since: Option<&str>) {
+    let place = one(folder, name, "code");
+    let mut manifest = Manifest::read(&place.join("manifest.json")).unwrap();
+    let file = |name: &str| {
+        let bytes = if name == GONE { Vec::new() } else { empty_dump() };
+        write(&place.join(format!("ns/bank.{name}")), &bytes).unwrap()
+    };
+    let written = file(if since.is_some() { CHANGED } else { "dump" });
+    let (bytes, sha256) = (written.bytes, written.sha256.clone());
+    let since = since.map(|at| Since { at: at.into(), base: written, gone: file(GONE) });
+    let namespace = Namespace { class: "linear".into(), at_ms: 1, keys: 0, bytes, sha256, since };
+    manifest.namespaces.insert("bank".into(), namespace);
+    write(&place.join("manifest.json"), &manifest.written()).unwrap();
+}
+
+#[test]
+fn what_others_stand_on_is_kept_and_looked_at() {
+    let folder = folder("stands");
+    let [whole, changed, other, newest] =
+        ["2026-11-24T00-00-00Z", "2026-11-25T00-00-00Z", "2026-11-26T00-00-00Z", "2026-11-27T00-00-00Z"];
+    with_namespace(&folder, whole, None);
+    with_namespace(&folder, changed, Some(whole));
+    with_namespace(&folder, other, Some(whole));
+    let check = || read(&folder, None).and_then(|(place, manifest)| manifest.check(&folder, &place));
+    check().unwrap();
+    assert_eq!(remove_older(&folder, 1).unwrap(), [changed]);
+    check().unwrap();
+    let base = folder.join(whole).join("ns/bank.dump");
+    let bytes = fs::read(&base).unwrap();
+    fs::write(&base, &bytes[1..]).unwrap();
+    let why = check().unwrap_err();
+    assert!(
+        why.contains("has what changed since 2026-11-24T00-00-00Z, and needs it") && why.contains("cut short"),
+        "{why}"
+    );
+    assert!(base_of(&folder, "bank", "linear").unwrap().is_none(), "nothing stands on what is damaged");
+    fs::write(&base, &bytes).unwrap();
+    let at = |class| base_of(&folder, "bank", class).unwrap().map(|base| base.at);
+    assert_eq!(at("soft"), None, "of another class");
+    assert_eq!(at("linear"), None, "changes as large as all of it: the next one is whole");
+    with_namespace(&folder, newest, None);
+    assert_eq!(at("linear").as_deref(), Some(newest));
+    assert_eq!(remove_older(&folder, 1).unwrap(), [whole, other]);
+    fs::remove_dir_all(&folder).unwrap();
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use edge::api::dump::Loaded;
 use serde_json::json;
 use state::class::dump::{Counts, Flaw, Head, Reader, Record};
@@ -19,6 +19,7 @@ use crate::happened::clock;
 use crate::ns::name;
 use crate::operate::NodeArgs;
 use crate::plain::{complain, plain, say};
+use crate::since::{Changes, Index, Mark, Merged};
 use crate::size::Size;
 
 /// Of a file, at a time.
@@ -71,10 +72,11 @@ pub async fn dump_command(args: DumpArgs) -> Result<(), String> {
         }
         let (mut out, mut progress) = (io::stdout().lock(), Progress::of("dumped", &args.name));
         let mut dumping = Dumping::begin(&api, &args.name, args.rate).await?;
-        dumping.write(&mut out, &mut progress).await?;
+        dumping.write(&mut out, &mut progress, None).await?;
         return out.flush().map_err(|e| format!("cannot write: {e}"));
     };
-    let (head, counts) = dump_to(&api, &args.name, args.rate, file, true).await?.ok_or("it was left out")?;
+    let wanted = Wanted { rate: args.rate, all: true, index: None };
+    let Dumped { head, counts, .. } = dump_to(&api, &args.name, &wanted, file).await?.ok_or("it was left out")?;
     if args.json {
         say!("{}", told(&head, &counts));
     } else {
@@ -94,19 +96,30 @@ pub fn told(head: &Head, counts: &Counts) -> serde_json::Value {
     })
 }
 
+/// How a namespace is dumped into a file.
+pub struct Wanted<'a> {
+    pub rate: Size,
+    /// Also if its class keeps nothing on disk.
+    pub all: bool,
+    /// Only what is not as it is here.
+    pub index: Option<&'a Index>,
+}
+
+pub struct Dumped {
+    pub head: Head,
+    /// Of the namespace, whatever of it is in the file.
+    pub counts: Counts,
+    /// With an index: what it has, and the namespace has no more.
+    pub gone: Vec<Mark>,
+}
+
 /// Dumps into a file, which is there when all of it is on the disk. Nothing, if its class keeps nothing on disk and
-/// `all` is not wanted.
-pub async fn dump_to(
-    api: &Api,
-    namespace: &str,
-    rate: Size,
-    file: &Path,
-    all: bool,
-) -> Result<Option<(Head, Counts)>, String> {
+/// that is not wanted.
+pub async fn dump_to(api: &Api, namespace: &str, wanted: &Wanted<'_>, file: &Path) -> Result<Option<Dumped>, String> {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let done = dump_into(api, namespace, rate, &part, all).await;
+    let done = dump_into(api, namespace, wanted, &part).await;
     if !matches!(done, Ok(Some(_))) {
         let _ = std::fs::remove_file(&part);
         return done;
@@ -115,28 +128,24 @@ pub async fn dump_to(
     done
 }
 
-async fn dump_into(
-    api: &Api,
-    namespace: &str,
-    rate: Size,
-    file: &Path,
-    all: bool,
-) -> Result<Option<(Head, Counts)>, String> {
+async fn dump_into(api: &Api, namespace: &str, wanted: &Wanted<'_>, file: &Path) -> Result<Option<Dumped>, String> {
     let cannot = |e: io::Error| format!("cannot write {}: {e}", file.display());
     let mut progress = Progress::of("dumped", namespace);
     let mut tries = 1;
     loop {
-        let mut dumping = Dumping::begin(api, namespace, rate).await?;
-        if !all && !dumping.head.on_disk {
+        let mut dumping = Dumping::begin(api, namespace, wanted.rate).await?;
+        if !wanted.all && !dumping.head.on_disk {
             return Ok(None);
         }
         // Values are nobody else's business.
         let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
         let mut out = open.map_err(cannot)?;
-        match dumping.write(&mut out, &mut progress).await {
+        let mut changes = wanted.index.map(Changes::since);
+        match dumping.write(&mut out, &mut progress, changes.as_mut()).await {
             Ok(counts) => {
                 out.sync_all().map_err(cannot)?;
-                return Ok(Some((dumping.head, counts)));
+                let gone = changes.map_or_else(Vec::new, |changes| changes.gone());
+                return Ok(Some(Dumped { head: dumping.head, counts, gone }));
             }
             Err(Failed::Broken(why)) if tries < DUMP_TRIES => {
                 complain!("coppice: {namespace} is dumped anew: {}", plain(&why));
@@ -187,22 +196,39 @@ impl Dumping {
         }
     }
 
-    async fn write(&mut self, out: &mut impl Write, progress: &mut Progress) -> Result<Counts, Failed> {
+    /// All that comes, or with `changes` what they make of it.
+    async fn write(
+        &mut self,
+        out: &mut impl Write,
+        progress: &mut Progress,
+        mut changes: Option<&mut Changes<'_>>,
+    ) -> Result<Counts, Failed> {
         let cannot = |e: io::Error| Failed::Other(format!("cannot write: {e}"));
         let flawed = |flaw: Flaw| match flaw {
             Flaw::Broken(why) => Failed::Broken(why),
             Flaw::Cut { .. } => Failed::Broken("the node's answer broke off".into()),
             other => Failed::Other(format!("what the node sent cannot be believed: {other}")),
         };
-        for piece in self.held.drain(..) {
-            out.write_all(&piece).map_err(cannot)?;
+        let (mut changed, mut pieces) = (BytesMut::new(), std::mem::take(&mut self.held));
+        if let Some(changes) = changes.as_deref_mut() {
+            changes.take(&Record::Head(self.head.clone()), &mut changed);
+            pieces.clear();
         }
         loop {
-            while self.reader.next_record().map_err(flawed)?.is_some() {}
+            while let Some(record) = self.reader.next_record().map_err(flawed)? {
+                if let Some(changes) = changes.as_deref_mut() {
+                    changes.take(&record, &mut changed);
+                }
+            }
+            for piece in pieces.drain(..).chain([changed.split().freeze()]) {
+                out.write_all(&piece).map_err(cannot)?;
+            }
             progress.tell(self.reader.counts());
             let Some(piece) = self.pieces.next().await.map_err(Failed::Broken)? else { break };
             self.reader.push(&piece);
-            out.write_all(&piece).map_err(cannot)?;
+            if changes.is_none() {
+                pieces.push(piece);
+            }
         }
         std::mem::take(&mut self.reader).end().map_err(flawed)
     }
@@ -220,7 +246,7 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
             plain(&head.namespace),
         ));
     }
-    let loaded = load(&api, to, &args.file, (&head.class, counts.bytes)).await?;
+    let loaded = load(&api, to, Source::File(args.file.clone()), (&head.class, counts.bytes)).await?;
     if args.json {
         say!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
     } else {
@@ -232,57 +258,86 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
 
 /// Reads all of a file, and changes nothing.
 pub fn check(file: &Path) -> Result<(Head, Counts), String> {
-    let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
-    let flawed = |flaw: Flaw| format!("{}: {flaw}", file.display());
-    let mut from = File::open(file).map_err(cannot)?;
-    let (mut reader, mut piece, mut head) = (Reader::default(), vec![0; PIECE_BYTES], None);
-    loop {
-        let len = from.read(&mut piece).map_err(cannot)?;
-        if len == 0 {
-            break;
+    let mut head = None;
+    let counts = each(file, &mut |record| {
+        if let Record::Head(of) = record {
+            head = Some(of);
         }
-        reader.push(&piece[..len]);
-        while let Some(record) = reader.next_record().map_err(flawed)? {
-            if let Record::Head(of) = record {
-                head = Some(of);
-            }
-        }
-    }
-    let counts = reader.end().map_err(flawed)?;
+        true
+    })?;
     Ok((head.ok_or_else(|| format!("{}: this dump has no head", file.display()))?, counts))
 }
 
-/// Puts a file that was checked, of this class and so many bytes, into a namespace.
-pub async fn load(api: &Api, namespace: &str, file: &Path, (class, bytes): (&str, u64)) -> Result<Loaded, String> {
+/// Reads a file to its end, record by record, or until no more is wanted.
+pub fn each(file: &Path, take: &mut dyn FnMut(Record) -> bool) -> Result<Counts, String> {
+    let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
+    let flawed = |flaw: Flaw| format!("{}: {flaw}", file.display());
+    let mut from = File::open(file).map_err(cannot)?;
+    let (mut reader, mut piece) = (Reader::default(), vec![0; PIECE_BYTES]);
+    loop {
+        let len = from.read(&mut piece).map_err(cannot)?;
+        if len == 0 {
+            return reader.end().map_err(flawed);
+        }
+        reader.push(&piece[..len]);
+        while let Some(record) = reader.next_record().map_err(flawed)? {
+            if !take(record) {
+                return Ok(reader.counts());
+            }
+        }
+    }
+}
+
+/// What is loaded: files that were checked.
+pub enum Source {
+    File(PathBuf),
+    Merged(Merged),
+}
+
+impl Source {
+    /// Gives the bytes of the dump piece by piece, until no more are taken.
+    fn pour(&self, give: &mut dyn FnMut(Bytes) -> bool) -> Result<(), String> {
+        let file = match self {
+            Source::Merged(merged) => return merged.pour(give),
+            Source::File(file) => file,
+        };
+        let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
+        let mut from = File::open(file).map_err(cannot)?;
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let len = from.read(&mut piece).map_err(cannot)?;
+            piece.truncate(len);
+            if len == 0 || !give(piece.into()) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Puts what was checked, of this class and about so many bytes, into a namespace.
+pub async fn load(api: &Api, namespace: &str, from: Source, (class, bytes): (&str, u64)) -> Result<Loaded, String> {
     // The node says the same, but to whom it says so in the middle of a large body may not hear it.
     let is = api.get(&format!("/v1/ns/{}", name(namespace)?)).await?.json()?;
     if is["class"] != class {
         let (class, is) = (plain(class), is["class"].as_str().unwrap_or_default());
         return Err(format!("this dump is of class {class}, and namespace {namespace} is of class {}", plain(is)));
     }
-    let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
-    let (path, from) = (format!("/v1/ns/{}/load", name(namespace)?), File::open(file).map_err(cannot)?);
+    let path = format!("/v1/ns/{}/load", name(namespace)?);
     let (pieces, taken) = mpsc::channel(PIECES_AHEAD);
     let mut progress = Progress { of: bytes, ..Progress::of("loaded", namespace) };
-    let read = async move {
-        let (mut from, mut sent) = (from, 0);
-        loop {
-            let mut piece = vec![0; PIECE_BYTES];
-            let len = from.read(&mut piece).map_err(cannot)?;
-            piece.truncate(len);
-            // Who takes no more says why in his answer.
-            if len == 0 || pieces.send(piece.into()).await.is_err() {
-                return Ok(());
-            }
-            sent += len as u64;
+    let read = tokio::task::spawn_blocking(move || {
+        let mut sent = 0;
+        from.pour(&mut |piece: Bytes| {
+            sent += piece.len() as u64;
             progress.tell(Counts { bytes: sent, ..Counts::default() });
-        }
-    };
+            // Who takes no more says why in his answer.
+            pieces.blocking_send(piece).is_ok()
+        })
+    });
     let (reply, read) = tokio::join!(api.send(&path, taken), read);
     let answer = reply?.json()?;
-    read.and_then(|()| {
-        serde_json::from_value(answer).map_err(|e| format!("the node's answer is of another version: {e}"))
-    })
+    read.map_err(|e| format!("cannot read what is to be loaded: {e}"))??;
+    serde_json::from_value(answer).map_err(|e| format!("the node's answer is of another version: {e}"))
 }
 
 /// Tells on standard error how far it is, if it takes long.

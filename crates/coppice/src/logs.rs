@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::text::span_from_text;
 use edge::api::logs::Gathered;
+use host::access::NODE_LOG;
 use host::logs::{LogLine, Source};
 
 use crate::client::Api;
@@ -21,7 +22,11 @@ const CLOCKS_DIFFER_US: u64 = 2_000_000;
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogsArgs {
     /// The service
-    pub service: String,
+    #[arg(required_unless_present = "nodes")]
+    pub service: Option<String>,
+    /// What nodes themselves have to say, not what clones print
+    #[arg(long, conflicts_with_all = ["service", "access", "clone", "version"])]
+    pub nodes: bool,
     /// Go on with what is printed from now on, until it is ended
     #[arg(short, long)]
     pub follow: bool,
@@ -53,6 +58,7 @@ Examples:
   coppice logs -f shop --clone 2
   coppice logs shop --since 10m --lines 1000
   coppice logs --access -f shop
+  coppice logs --nodes --since 1h
   coppice logs shop --json | jq 'select(.source == \"err\")'
 
 Each node keeps the last 4 to 8 MiB of each of its clones. Lines of source `node` are the node's own: a start, an end.";
@@ -85,6 +91,12 @@ pub async fn logs(args: LogsArgs) -> Result<(), String> {
     }
 }
 
+impl LogsArgs {
+    fn whose(&self) -> &str {
+        self.service.as_deref().filter(|_| !self.nodes).unwrap_or(NODE_LOG)
+    }
+}
+
 /// Where the next look begins.
 struct Asked {
     since_ms: u64,
@@ -111,7 +123,7 @@ impl Asked {
     fn path(&self, args: &LogsArgs) -> String {
         let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let service: String = args
-            .service
+            .whose()
             .bytes()
             .map(|b| if safe(b as char) { (b as char).into() } else { format!("%{b:02X}") })
             .collect();
@@ -156,13 +168,23 @@ fn tell(args: &LogsArgs, line: &LogLine) {
     if args.json {
         say!("{}", serde_json::to_string(line).expect("a line is plain data"));
     } else {
-        say!("{}", if args.access { access_text(line) } else { text(&args.service, line) });
+        let shown = match (args.nodes, args.access) {
+            (true, _) => node_text(line),
+            (_, true) => access_text(line),
+            _ => text(args.whose(), line),
+        };
+        say!("{shown}");
     }
 }
 
 /// `n1 | 192.0.2.1 - - [26/Nov/2026:03:12:07 +0000] "GET / HTTP/1.1" 200 512`: the line says when.
 fn access_text(LogLine { node, source, line, .. }: &LogLine) -> String {
     format!("{} {} {}", plain(node), if *source == Source::Node { "*" } else { "|" }, plain(line))
+}
+
+/// `2026-11-22 14:03:07.123  n1 INFO leads the root group`
+fn node_text(LogLine { at_us, node, line, .. }: &LogLine) -> String {
+    format!("{}  {} {}", clock(at_us / 1000), plain(node), plain(line))
 }
 
 /// `2026-11-22 14:03:07.123  n1 shop/2 v3 | the line`
@@ -199,6 +221,7 @@ mod tests {
         let mut one = line(1_795_662_727_123_456, "n1");
         assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 v3 | \\u001b[2J{}");
         assert_eq!(access_text(&one), "n1 | \\u001b[2J{}");
+        assert_eq!(node_text(&one), "2026-11-26 03:12:07.123  n1 \\u001b[2J{}");
         (one.version, one.source) = (0, Source::Node);
         assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 * \\u001b[2J{}");
     }
@@ -209,6 +232,11 @@ mod tests {
         let access = Line::parse_from(["logs", "shop", "--access"]).args;
         assert_eq!(Asked::new(&access).path(&access), "/v1/services/shop/logs?lines=100&since_ms=0&access=true");
         assert!(Line::try_parse_from(["logs", "shop", "--access", "--clone", "1"]).is_err());
+        let nodes = Line::parse_from(["logs", "--nodes"]).args;
+        assert_eq!(Asked::new(&nodes).path(&nodes), "/v1/services/_node/logs?lines=100&since_ms=0");
+        for wrong in [&["logs"][..], &["logs", "--nodes", "shop"], &["logs", "--nodes", "--access"]] {
+            assert!(Line::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
         let mut asked = Asked::new(&args);
         assert_eq!(asked.path(&args), "/v1/services/a%20b/logs?lines=7&since_ms=0&clone=1");
         let after = |all: &[(&str, u64)]| all.iter().map(|(node, us)| ((*node).to_owned(), *us)).collect();

@@ -28,6 +28,7 @@ mod nodes;
 mod ns;
 mod once;
 mod operate;
+mod own_log;
 mod packaging;
 mod peers;
 mod plain;
@@ -36,11 +37,13 @@ mod postmaster;
 mod program;
 mod program_desk;
 mod renew_token;
+mod restore;
 mod route;
 mod run;
 mod sealed;
 mod secret;
 mod services;
+mod since;
 mod size;
 mod starting;
 mod status;
@@ -145,8 +148,8 @@ enum Command {
     #[command(after_help = backup::BACKUP_MORE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Backup(backup::BackupArgs),
     /// Put what `backup` has written into a new cluster, or one namespace of it into any
-    #[command(after_help = backup::RESTORE_MORE)]
-    Restore(backup::RestoreArgs),
+    #[command(after_help = restore::RESTORE_MORE)]
+    Restore(restore::RestoreArgs),
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
@@ -232,7 +235,7 @@ fn main() {
         Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
         Command::Backup(args) => single(backup::backup(args)),
-        Command::Restore(args) => single(backup::restore(args)),
+        Command::Restore(args) => single(restore::restore(args)),
         Command::Events(args) => single(happened::events(args)),
         Command::Logs(args) => single(logs::logs(args)),
         Command::Status(args) => single(operate::status(args)),

@@ -31,6 +31,7 @@ use crate::found::{self, Loaded, NodeFile};
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
 use crate::logbook::Logbook;
+use crate::own_log::{self, OwnLog};
 use crate::plain::complain;
 use crate::ports::check_free;
 use crate::program::{self, Programs};
@@ -136,15 +137,11 @@ fn raise_files_limit() {
     }
 }
 
-/// Writes what happens in this process to standard error, from the level that COPPICE_LOG names.
+/// Writes what happens in this process to standard error (and where `own_log` keeps it), from the level that COPPICE_LOG
+/// names.
 pub fn log() {
     let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(false).with_writer(|| OwnLog).init();
 }
 
 /// Runs until it is killed, or asked to restart or to leave by `coppice node`.
@@ -489,6 +486,7 @@ impl Started {
             access: Some(AccessLogs::start(args.dir.join("logs")).map_err(|e| e.to_string())?),
             ..Default::default()
         };
+        http.access.iter().cloned().for_each(own_log::keep);
         let (chain, key) = (certificate::chain(&home.identity), &home.identity.key_pem);
         let own = Certs::own_beside(&chain, key, Arc::clone(&home.shared))?;
         let renewal = Renewal {

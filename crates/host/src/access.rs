@@ -1,4 +1,4 @@
-//! Access logs of services: one file for each service on each node, as large as that of a clone, beside those of clones in `logs/`, and
+//! Access logs of services, and the node's own log: one file for each service on each node, as large as that of a clone, beside those of clones in `logs/`, and
 //! written by a thread of its own. `logs.rs` finds their lines again, under [`log_name`].
 
 use std::path::PathBuf;
@@ -7,6 +7,11 @@ use crate::Error;
 use crate::limits::ACCESS_LINE_BYTES_MAX;
 use crate::logs::Source;
 use crate::output::LogFiles;
+
+/// Under which the node's own log stands among the logs of services: no service can have this name.
+pub const NODE_LOG: &str = "_node";
+/// Name of the threads that write the files.
+pub const WRITER: &str = "coppice-logs";
 
 /// Where lines go. Clones of it write to the same files.
 #[derive(Clone)]
@@ -25,6 +30,12 @@ impl AccessLogs {
     pub fn write(&self, service: &str, line: &str) {
         let line = &line[..line.floor_char_boundary(ACCESS_LINE_BYTES_MAX)];
         self.0.write(&format!("{}/0", log_name(service)), 0, Source::Out, line);
+    }
+
+    /// Does not wait either: a line of the node itself.
+    pub fn write_own(&self, line: &str) {
+        let line = &line[..line.floor_char_boundary(ACCESS_LINE_BYTES_MAX)];
+        self.0.write(&format!("{NODE_LOG}/0"), 0, Source::Node, line);
     }
 }
 

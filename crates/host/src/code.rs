@@ -7,7 +7,7 @@
 //! The archive is a tar file whose entries stand in order of their paths and have no times and owners, so that one folder gives
 //! the same bytes, and so the same name, whoever packs it and when.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -91,8 +91,8 @@ const LEAVE_OUT: &str = "name what clones do not need in .coppiceignore, written
 const SECRET_NAMES: [&str; 9] =
     [".env", ".npmrc", ".pypirc", ".netrc", ".htpasswd", "id_rsa", "id_ecdsa", "id_ed25519", "credentials.json"];
 const SECRET_ENDS: [&str; 5] = [".pem", ".key", ".p12", ".pfx", ".keystore"];
-/// `.env.local` is one, and an example of one is none.
-const NO_SECRET_ENDS: [&str; 4] = [".example", ".sample", ".template", ".dist"];
+/// `.env.local` is one, and an example of one is none; nor are the roots that packages bring.
+const NO_SECRET_ENDS: [&str; 5] = [".example", ".sample", ".template", ".dist", "cacert.pem"];
 
 fn is_secret(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
@@ -146,7 +146,11 @@ impl Walk<'_> {
                 return Err(format!("{} is neither file, folder nor link; {LEAVE_OUT}", path.display()));
             }
             if self.paths.len() > CODE_FILES_MAX {
-                return Err(format!("{} has more than {CODE_FILES_MAX} files; {LEAVE_OUT}", self.root.display()));
+                return Err(format!(
+                    "{} has more than {CODE_FILES_MAX} files; where most of the first ones lie: {}; {LEAVE_OUT}",
+                    self.root.display(),
+                    fullest(&self.paths)
+                ));
             }
         }
         if empty && below != Path::new("") {
@@ -206,6 +210,19 @@ fn largest(root: &Path, paths: &[PathBuf]) -> String {
     let mut sizes: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
     sizes.sort_by(|a, b| b.cmp(a));
     let shown = sizes.iter().take(3).map(|(size, path)| format!("{} ({} MiB)", path.display(), size >> 20));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The folders with the most files, of those that lie in the packed one or a level below.
+fn fullest(paths: &[PathBuf]) -> String {
+    let mut count: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for path in paths {
+        let folder: PathBuf = path.parent().into_iter().flat_map(Path::components).take(2).collect();
+        *count.entry(folder).or_default() += 1;
+    }
+    let mut all: Vec<(usize, PathBuf)> = count.into_iter().map(|(path, files)| (files, path)).collect();
+    all.sort_by(|a, b| b.cmp(a));
+    let shown = all.iter().take(3).map(|(files, path)| format!("{} ({files})", Path::new(".").join(path).display()));
     shown.collect::<Vec<_>>().join(", ")
 }
 
@@ -460,6 +477,7 @@ mod tests {
             ("conf/.env.local", "KEY=1"),
             ("conf/.env.example", "KEY="),
             ("conf/tls.key", ""),
+            ("packages/certifi/cacert.pem", ""),
         ] {
             fs::create_dir_all(dir.join(path).parent().unwrap()).unwrap();
             fs::write(dir.join(path), content).unwrap();
@@ -561,6 +579,27 @@ mod tests {
         unpack(&archive(&good), &to).unwrap();
         assert_eq!(fs::read_to_string(to.join("l")).unwrap(), "x");
         pack(&to).unwrap();
+    }
+
+    #[test]
+    fn too_many_files_are_refused_with_where_they_lie() {
+        let dir = folder("many");
+        fs::create_dir_all(dir.join("node_modules/big/deep")).unwrap();
+        fs::write(dir.join("app.py"), "").unwrap();
+        fs::write(dir.join("node_modules/big/deep/0"), "").unwrap();
+        // Links of one file take no time to make.
+        let some = 1_000;
+        for n in 1..some {
+            fs::hard_link(dir.join("node_modules/big/deep/0"), dir.join(format!("node_modules/big/deep/{n}"))).unwrap();
+        }
+        let mut walk = Walk { root: &dir, rules: Vec::new(), paths: Vec::new(), left_out: 0 };
+        walk.paths = (0..CODE_FILES_MAX - some).map(|n| PathBuf::from(format!("static/{n}"))).collect();
+        let said = walk.below(Path::new("")).unwrap_err();
+        for part in
+            [&format!("more than {CODE_FILES_MAX} files"), "./static (", "./node_modules/big (", ".coppiceignore"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl LogFiles {
         private::make_dir(&dir).map_err(Error::io(dir.display().to_string()))?;
         let (lines, waiting) = sync_channel(LOG_LINES_WAITING_MAX);
         std::thread::Builder::new()
-            .name("coppice-logs".into())
+            .name(crate::access::WRITER.into())
             .spawn(move || write_all(&dir, &waiting))
             .map_err(Error::io("log thread"))?;
         Ok(LogFiles { lines, last_us: Arc::default(), lost: Arc::default() })

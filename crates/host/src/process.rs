@@ -91,14 +91,16 @@ impl Procs {
 
     pub fn new(config: &HostConfig, prepared: Prepared, sink: Weak<dyn Sink>) -> Rc<Procs> {
         let Prepared { logs, scratch, random } = prepared;
+        // A child looks for them from a working folder of its own. What cannot be made whole is as it was.
+        let whole = |dir: &Path| std::path::absolute(dir).unwrap_or_else(|_| dir.into());
         let (reaper, lines) = mpsc::unbounded_channel();
         let (ended, left) = mpsc::unbounded_channel();
         Rc::new(Procs {
             host: config.proc_host,
-            dir: config.dir.clone(),
+            dir: whole(&config.dir),
             scratch,
-            services_dir: config.services_dir.clone(),
-            code_dir: config.code_dir.clone(),
+            services_dir: whole(&config.services_dir),
+            code_dir: whole(&config.code_dir),
             keeper: config.keeper.clone(),
             life: format!("{:x}-{}-{random:016x}", config.identity.node.0, config.boot.0),
             logs,
@@ -197,8 +199,6 @@ impl Procs {
             },
         };
         let files = own_files(&scratch, &spec.given.files).inspect_err(|_| cleared(&scratch))?;
-        // Of what stands in them only what is in braces with a point is put in: `$PORT` of a variable is its program's.
-        let env = spec.env.iter().map(|(name, text)| (name, filled(text, |name| spec.given.words.get(name)?.text())));
         let bounds = Bounds::of(proc.0, &spec.limits).inspect_err(|_| cleared(&scratch))?;
         let group = bounds.group.clone();
         let clear = || {
@@ -207,6 +207,9 @@ impl Procs {
         };
         let skin = serde_json::to_string(&self.skin(spec, bounds, &dir, &scratch));
         let skin = skin.inspect_err(|_| clear()).map_err(|e| format!("a path is not text: {e}"))?;
+        // A variable that would name itself names what the node gives.
+        let of_env = |name: &str| if name == "TMPDIR" { Some(&*scratch_text) } else { value(name) };
+        let env = spec.env.iter().map(|(name, text)| (name, filled(text, of_env)));
         let child = Command::new(&self.keeper)
             .args(["keep", &std::process::id().to_string(), &skin, "--"])
             .args(spec.run.iter().map(|word| filled(word, value)))

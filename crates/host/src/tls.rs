@@ -312,6 +312,25 @@ impl ServerCertVerifier for PinnedAuthority {
     }
 }
 
+/// A folder for one test, gone at its end.
+#[cfg(test)]
+pub(crate) struct TempDir(pub std::path::PathBuf);
+
+#[cfg(test)]
+pub(crate) fn temp_dir(name: &str) -> TempDir {
+    let unique = crate::identity::random_u64().unwrap();
+    let path = std::env::temp_dir().join(format!("coppice-host-{name}-{unique:016x}"));
+    std::fs::create_dir_all(&path).unwrap();
+    TempDir(path)
+}
+
+#[cfg(test)]
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -337,7 +356,9 @@ mod tests {
         let (of_a, of_b) = (Tls::new(&a).unwrap(), Tls::new(&b).unwrap());
         assert_eq!(meet(&of_a, &of_b).await, [true, true]);
         let both = format!("{}{}", new.cert_pem, old.cert_pem);
-        [&of_a, &of_b].map(|of| of.trust(&both).unwrap());
+        for of in [&of_a, &of_b] {
+            of.trust(&both).unwrap();
+        }
         let a_new = Identity { ca_pem: both.clone(), ..a.clone() }.renewed(&new, CERTIFICATE_LIFE).unwrap();
         assert_eq!([&a.cert_pem, &a_new.cert_pem].map(|cert| is_signed_by(cert, &both).unwrap()), [false, true]);
         of_a.show(&a_new).unwrap();
@@ -347,24 +368,5 @@ mod tests {
         assert_eq!(&*of_a.authorities(), new.cert_pem);
         assert!(of_a.trust("").is_err() && of_a.trust("nonsense").is_err());
         assert_eq!(&*of_a.authorities(), new.cert_pem, "what is none changes nothing");
-    }
-}
-
-/// A folder for one test, gone at its end.
-#[cfg(test)]
-pub(crate) struct TempDir(pub std::path::PathBuf);
-
-#[cfg(test)]
-pub(crate) fn temp_dir(name: &str) -> TempDir {
-    let unique = crate::identity::random_u64().unwrap();
-    let path = std::env::temp_dir().join(format!("coppice-host-{name}-{unique:016x}"));
-    std::fs::create_dir_all(&path).unwrap();
-    TempDir(path)
-}
-
-#[cfg(test)]
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

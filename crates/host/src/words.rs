@@ -1,5 +1,5 @@
-//! Words of a child's command line that name what only its node knows, like `--port $PORT`: put in without a shell, so that
-//! a program that reads no environment needs none. Other dollars stay as they are, for a shell that is started on purpose.
+//! Words of a child's command line, and its variables, that name what only its node knows, like `--port $PORT`: put in without
+//! a shell, so that a program that reads no environment, or other names of it, needs none. Other dollars stay as they are, for a shell that is started on purpose.
 
 /// What may be named, beside what a declaration puts there itself: `${secret.NAME}` and `${NAMESPACE.url}`, which alone have a point.
 /// None of these is a secret: command lines are seen by everybody on a machine.

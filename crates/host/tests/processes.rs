@@ -25,7 +25,7 @@ fn main() {
         Some("--list") => return,
         _ => (),
     }
-    let stories: [(&str, fn()); 11] = [
+    let stories: [(&str, fn()); 12] = [
         ("a_child_gets_its_environment_and_its_output_and_exit_are_told", a_child_is_told_of),
         ("a_child_gets_nothing_of_its_node_but_what_is_meant_for_it", a_child_has_a_skin),
         ("a_child_that_cannot_start_says_why", a_child_that_cannot_start_says_why),
@@ -34,6 +34,7 @@ fn main() {
         ("a_signal_reaches_the_whole_group", a_signal_reaches_the_whole_group),
         ("what_a_child_leaves_behind_ends_with_it", what_a_child_leaves_behind_ends_with_it),
         ("a_child_has_a_folder_for_temporary_files_that_ends_with_it", a_child_has_a_folder_that_ends_with_it),
+        ("a_child_of_a_node_whose_folder_is_named_from_here_reads_its_code_alone", a_child_reads_its_code_alone),
         ("a_serving_child_is_found_healthy", a_serving_child_is_found_healthy),
         ("children_and_their_children_die_with_a_killed_node", children_die_with_a_killed_node),
         ("a_child_that_prints_without_end_is_held_back_in_the_machine_and_on_disk", a_flood_is_held_back),
@@ -59,7 +60,8 @@ fn shell(script: &str) -> Act {
     // Another one in each life, as clones have it: what is left of the one before is ended by it.
     static LIVES: AtomicU32 = AtomicU32::new(0);
     let member = format!("n1.1.{}", LIVES.fetch_add(1, Ordering::Relaxed));
-    let env = [("GREETING", "hello"), ("COPPICE_MEMBER", &member)];
+    let at = ("AT", "at ${HOST}:$PORT $HOME $$PORT $COPPICE_MEMBER");
+    let env = [("GREETING", "hello"), at, ("COPPICE_MEMBER", &member)];
     let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     Effect::Spawn {
         proc: CHILD,
@@ -108,7 +110,7 @@ fn wait_dead(pid: u32) {
 fn a_child_is_told_of() {
     let dir = temp_dir("proc");
     let (_io, node) = node(&dir);
-    node.act(vec![shell("echo $GREETING $HOST $PORT; echo second >&2; printf unfinished; exit 7")]);
+    node.act(vec![shell("echo $GREETING $HOST $PORT; echo \"$AT\"; echo second >&2; printf unfinished; exit 7")]);
     let port = node.wait("spawn", |event| match event {
         Event::Spawned { proc: CHILD, pid, port } if pid > 0 => Some(port),
         _ => None,
@@ -123,7 +125,8 @@ fn a_child_is_told_of() {
         _ => None,
     });
     lines.sort();
-    assert_eq!(lines, [format!("hello 127.0.0.1 {port}"), "second".into(), "unfinished".into()]);
+    let at = format!("at 127.0.0.1:{port} $HOME $PORT $COPPICE_MEMBER");
+    assert_eq!(lines, [at, format!("hello 127.0.0.1 {port}"), "second".into(), "unfinished".into()]);
     assert_eq!(exit, Exit::Code(7));
     let log = dir.0.join("logs/shop-2.log");
     let end = Instant::now() + PATIENCE;
@@ -305,6 +308,39 @@ fn a_child_has_a_folder_that_ends_with_it() {
         assert!(Instant::now() < end, "{made:?} is still there");
         std::thread::yield_now();
     }
+}
+
+/// The node's folder is given as `coppice up --dir d` gives it: the child's working folder is another one.
+fn a_child_reads_its_code_alone() {
+    let dir = temp_dir("relative");
+    let here = std::env::current_dir().unwrap();
+    let up: std::path::PathBuf = here.components().skip(1).map(|_| "..").collect();
+    let from_here = up.join(dir.0.canonicalize().unwrap().strip_prefix("/").unwrap());
+    for (path, text) in [("n1/node.key", "secret"), ("n1/code/abc/packages/one.py", "x"), ("beside", "x")] {
+        std::fs::create_dir_all(dir.0.join(path).parent().unwrap()).unwrap();
+        std::fs::write(dir.0.join(path), text).unwrap();
+    }
+    let io = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (ids, _) = cluster(&["a"]);
+    let config = config(&ids[0], &dir, listener("127.0.0.1"), io.handle());
+    let (node_dir, code_dir) = (from_here.join("n1"), from_here.join("n1/code"));
+    let node = run(host::HostConfig { dir: node_dir, code_dir, ..config });
+    let whole = dir.0.canonicalize().unwrap();
+    let script = format!(
+        "ls packages; cat {0}/beside && echo || echo shut; cat {0}/n1/node.key || echo closed",
+        whole.display()
+    );
+    let Effect::Spawn { proc, mut spec } = shell(&script) else { unreachable!() };
+    spec.code = Some("abc".into());
+    // What lies around the node is open to it, and the node is not.
+    spec.sandbox = Some(Open { read: vec![whole.display().to_string()], write: Vec::new() });
+    node.act(vec![Effect::Spawn { proc, spec }]);
+    let mut lines = Vec::new();
+    while lines.len() < 3 {
+        lines.push(wait_line(&node, |line| !line.contains("ermission denied")));
+    }
+    assert_eq!(lines, ["one.py", "x", "closed"]);
+    wait_exit(&node);
 }
 
 fn a_serving_child_is_found_healthy() {

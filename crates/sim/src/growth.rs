@@ -78,7 +78,11 @@ pub fn costs(seed: u64, nodes: usize) -> Costs {
     run(&mut world, Time::ZERO + SETTLES);
     let kinds = world.bytes_by_kind().clone();
     let idle = counted(&mut world, 0, |_, _| ());
-    let of_kinds: Vec<(u16, u64)> = world.bytes_by_kind().iter().map(|(kind, bytes)| (*kind, bytes - kinds.get(kind).copied().unwrap_or(0))).collect();
+    let of_kinds: Vec<(u16, u64)> = world
+        .bytes_by_kind()
+        .iter()
+        .map(|(kind, bytes)| (*kind, bytes - kinds.get(kind).copied().unwrap_or(0)))
+        .collect();
     let changed = counted(&mut world, CHANGES, |world, nth| {
         let text = if nth % 2 == 0 { format!("{DECLARED}{CHANGED}") } else { DECLARED.to_owned() };
         let ask = Ask::Apply { file: FILE.into(), text, dry_run: false, entropy: [nth as u8; 32] };

@@ -1,5 +1,6 @@
 //! One file per experiment, one line per experiment.
 
+pub mod backup;
 mod burst;
 mod cookie;
 mod edge;
@@ -39,7 +40,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 31] = [
+pub const ALL: [(&str, &str, Run); 32] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -83,6 +84,11 @@ pub const ALL: [(&str, &str, Run); 31] = [
     ),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
+    (
+        "backup",
+        "a backup of a gigabyte, whole and of what changed, and a restore: time, and what clients notice",
+        backup::run,
+    ),
     ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
     ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
     (
