@@ -15,8 +15,6 @@ use flow::Backoff;
 use host::{Authority, Identity, Port, Tls, Validity};
 use node::{Admitted, Answer, Ask, Node};
 
-/// A life's hundredth, but not longer: a clock that was set right is noticed by it.
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
 /// As often the declaration is asked whom to trust.
 const AUTHORITY_LOOK_EVERY: Duration = Duration::from_secs(1);
 const AGAIN_FIRST: Span = Span::millis(200);

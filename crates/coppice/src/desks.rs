@@ -109,14 +109,14 @@ impl edge::api::Backend for ApiDesk {
         Box::pin(async move { keeper.keep(digest, bytes, spread).await })
     }
 
-    fn keep_program(&self, digest: String, bytes: Bytes) -> BoxFuture<'static, Result<Kept, String>> {
+    fn keep_program(&self, digest: String, bytes: Bytes, token: String) -> BoxFuture<'static, Result<Kept, String>> {
         let programs = Arc::clone(&self.programs);
-        Box::pin(async move { programs.spread(digest, bytes).await })
+        Box::pin(async move { programs.spread(digest, bytes, &token).await })
     }
 
-    fn program(&self, node: String, to: Option<String>) -> BoxFuture<'static, Result<Runs, String>> {
+    fn program(&self, node: String, to: Option<String>, token: String) -> BoxFuture<'static, Result<Runs, String>> {
         let programs = Arc::clone(&self.programs);
-        Box::pin(async move { programs.of(&node, to).await })
+        Box::pin(async move { programs.of(&node, to, &token).await })
     }
 
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>> {
@@ -259,8 +259,11 @@ fn grant(
 pub struct TunnelDesk {
     api: SocketAddr,
     doorman: Arc<Doorman>,
-    open: OnceLock<(Port<Node>, Arc<Keeper>, Arc<Logbook>, Arc<ProgramDesk>)>,
+    open: OnceLock<Open>,
 }
+
+/// What answers once the node runs.
+type Open = (Port<Node>, Arc<Keeper>, Arc<Logbook>, Arc<ProgramDesk>);
 
 impl TunnelDesk {
     pub fn new(api: SocketAddr, doorman: Arc<Doorman>) -> Self {

@@ -1,5 +1,5 @@
 //! How this program asks the same program on other nodes: HTTP over the tunnels, so encrypted and authenticated. That it is one of
-//! the cluster's nodes that asks is proof enough, and no token travels.
+//! the cluster's nodes that asks is proof enough, and no token travels, but where more is at stake than what nodes tell each other.
 
 use std::future::Future;
 use std::time::Duration;

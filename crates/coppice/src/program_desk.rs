@@ -58,12 +58,8 @@ impl ProgramDesk {
     }
 
     /// All live nodes keep a program, or the first that cannot is named.
-    pub async fn spread(&self, digest: String, bytes: Bytes) -> Result<Kept, String> {
+    pub async fn spread(&self, digest: String, bytes: Bytes, token: &str) -> Result<Kept, String> {
         let view = self.port.view();
-        let is_it = hex(&ring::digest::digest(&ring::digest::SHA256, &bytes)) == digest;
-        if !is_it {
-            return Err("the program did not come whole: its SHA-256 is another one".to_owned());
-        }
         let says = self.keep(digest.clone(), bytes.clone()).await.map_err(|why| format!("{}: {why}", view.me))?;
         let Some(level) = says.level else {
             return Err(
@@ -80,7 +76,7 @@ impl ProgramDesk {
         }
         let mut nodes = vec![view.me.clone()];
         for node in others(&view) {
-            let kept = self.ask(node, "PUT", &format!("/{digest}"), bytes.clone()).await;
+            let kept = self.ask(node, "PUT", &format!("/{digest}"), bytes.clone(), token).await;
             kept.map_err(|why| format!("{} does not keep it: {why}", node.name))?;
             nodes.push(node.name.clone());
         }
@@ -89,7 +85,7 @@ impl ProgramDesk {
     }
 
     /// What a node runs, after it was told what is next, if something is.
-    pub async fn of(&self, name: &str, to: Option<String>) -> Result<Runs, String> {
+    pub async fn of(&self, name: &str, to: Option<String>, token: &str) -> Result<Runs, String> {
         let view = self.port.view();
         if name == view.me {
             return self.own(to).await;
@@ -97,7 +93,7 @@ impl ProgramDesk {
         let node = others(&view).find(|node| node.name == name);
         let node = node.ok_or_else(|| format!("no live node is named {name:?}"))?;
         let (method, path) = to.map_or(("GET", "/".to_owned()), |to| ("POST", format!("/{to}")));
-        let answer = self.ask(node, method, &path, Bytes::new()).await;
+        let answer = self.ask(node, method, &path, Bytes::new(), token).await;
         let answer = answer.map_err(|why| format!("{name} does not say what it runs: {why}"))?;
         serde_json::from_slice(&answer).map_err(|e| format!("{name} answers nonsense: {e}"))
     }
@@ -115,6 +111,9 @@ impl ProgramDesk {
     }
 
     async fn keep(&self, digest: String, bytes: Bytes) -> Result<Says, String> {
+        if hex(&ring::digest::digest(&ring::digest::SHA256, &bytes)) != digest {
+            return Err("the program did not come whole: its SHA-256 is another one".to_owned());
+        }
         self.on_disk(move |programs| programs.keep(&digest, &bytes)).await
     }
 
@@ -126,7 +125,7 @@ impl ProgramDesk {
         tokio::task::spawn_blocking(move || act(&programs)).await.unwrap_or_else(|e| Err(e.to_string()))
     }
 
-    async fn ask(&self, node: &NodeView, method: &str, path: &str, body: Bytes) -> Result<Bytes, String> {
+    async fn ask(&self, node: &NodeView, method: &str, path: &str, body: Bytes, token: &str) -> Result<Bytes, String> {
         if node.level < UPGRADES_LEVEL {
             return Err(format!(
                 "it takes part with level {}, and below {UPGRADES_LEVEL} nodes know of no upgrades: put the new program in its place \
@@ -139,7 +138,7 @@ impl ProgramDesk {
             method,
             path,
             body,
-            token: None,
+            token: Some(token),
             within: KEEP_WITHIN,
             bytes_max: ANSWER_BYTES_MAX,
         };
@@ -153,6 +152,10 @@ impl ProgramDesk {
 
     async fn answer(&self, request: Request<Incoming>) -> Answered {
         let wrong = |why: String| (StatusCode::BAD_REQUEST, why);
+        // A program runs as the node does: to be a node is not enough for that.
+        if !edge::api::is_operators(request.headers(), &self.port.view()) {
+            return Err((StatusCode::UNAUTHORIZED, "the operator's token is needed".to_owned()));
+        }
         let name = request.uri().path().trim_start_matches('/').to_owned();
         let json = |runs: &Runs| Bytes::from(serde_json::to_vec(runs).expect("it is plain data"));
         match *request.method() {

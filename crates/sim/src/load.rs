@@ -24,7 +24,7 @@ pub const LEASE_DEFAULT: Span = Span::secs(30 * 60);
 const MARK_BASE_SECS: u64 = 60;
 
 /// Classes of which there is a namespace besides those that each run has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Has {
     pub soft: bool,
     pub sql: bool,

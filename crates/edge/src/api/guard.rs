@@ -197,6 +197,13 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     own(b"http://") || own(b"https://")
 }
 
+/// The operator's token, or the problem.
+pub fn operators_token(headers: &HeaderMap, view: &View) -> Result<String, Problem> {
+    operator(headers, view)?;
+    let token = bearer(headers).unwrap_or_default();
+    Ok(String::from_utf8_lossy(token).into_owned())
+}
+
 /// The operator's token is there, or the problem.
 pub fn operator(headers: &HeaderMap, view: &View) -> Result<(), Problem> {
     let token = bearer(headers).filter(|token| is_operators(view, token));

@@ -111,12 +111,22 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { None })
     }
 
-    /// Keeps another program on all live nodes.
-    fn keep_program(&self, _digest: String, _bytes: Bytes) -> BoxFuture<'static, Result<program::Kept, String>> {
+    /// Keeps another program on all live nodes; `token` is the operator's, which each of them asks for.
+    fn keep_program(
+        &self,
+        _digest: String,
+        _bytes: Bytes,
+        _token: String,
+    ) -> BoxFuture<'static, Result<program::Kept, String>> {
         Box::pin(async { Err("this node keeps no programs".to_owned()) })
     }
     /// What a node runs, after it was told what is next, if something is.
-    fn program(&self, _node: String, _to: Option<String>) -> BoxFuture<'static, Result<program::Runs, String>> {
+    fn program(
+        &self,
+        _node: String,
+        _to: Option<String>,
+        _token: String,
+    ) -> BoxFuture<'static, Result<program::Runs, String>> {
         Box::pin(async { Err("this node keeps no programs".to_owned()) })
     }
     /// The certificates of this node's folder and of the cluster, the one for all other names first.
@@ -167,6 +177,11 @@ impl Api {
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.backend.watch().borrow())
     }
+}
+
+/// Whether a request has the operator's token, as this node knows it.
+pub fn is_operators(headers: &http::HeaderMap, view: &View) -> bool {
+    guard::operator(headers, view).is_ok()
 }
 
 /// All of the API. `pages` (the monitor) is served beside it, behind the same guard.

@@ -48,17 +48,17 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Kept>, Problem> {
-    guard::operator(&headers, &api.view())?;
+    let token = guard::operators_token(&headers, &api.view())?;
     let full = |_| Problem::busy("other programs or archives are on their way to this node already", RETRY_AFTER);
     let _place = api.uploads.try_acquire().map_err(full)?;
     let bytes = whole(body, CODE_BYTES_MAX).await?;
-    api.backend.keep_program(digest, bytes).await.map(Json).map_err(Problem::wrong)
+    api.backend.keep_program(digest, bytes, token).await.map(Json).map_err(Problem::wrong)
 }
 
 /// Answer: [`Runs`].
 pub async fn get(State(api): State<Api>, Path(name): Path<String>, headers: HeaderMap) -> Result<Json<Runs>, Problem> {
-    guard::operator(&headers, &api.view())?;
-    api.backend.program(name, None).await.map(Json).map_err(Problem::wrong)
+    let token = guard::operators_token(&headers, &api.view())?;
+    api.backend.program(name, None, token).await.map(Json).map_err(Problem::wrong)
 }
 
 #[derive(Deserialize)]
@@ -75,6 +75,6 @@ pub async fn choose(
     Query(Choose { to }): Query<Choose>,
     headers: HeaderMap,
 ) -> Result<Json<Runs>, Problem> {
-    guard::operator(&headers, &api.view())?;
-    api.backend.program(name, Some(to)).await.map(Json).map_err(Problem::wrong)
+    let token = guard::operators_token(&headers, &api.view())?;
+    api.backend.program(name, Some(to), token).await.map(Json).map_err(Problem::wrong)
 }

@@ -34,7 +34,8 @@ impl Bank {
     /// Three nodes with a namespace of one group that serves.
     fn open(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut world = World::new(seed, 3, Cluster::new(load::declaration(0, true, (false, false), &mut rng), None));
+        let mut world =
+            World::new(seed, 3, Cluster::new(load::declaration(0, true, load::Has::default(), &mut rng), None));
         let (seeds, ids) =
             ((0..3).map(|node| world.peer_addr(node)).collect(), (0..3).map(|node| world.id(node)).collect());
         (world.factory_mut().seeds, world.factory_mut().ids) = (seeds, ids);
