@@ -1,23 +1,27 @@
 //! Bits of a live brick's table are flipped (SSM figure 11, there one bit of one value of one of six bricks): in values that
-//! have just been written and are about to be read, in their keys, and in what stands beside them in the table: versions, ends of
-//! leases, lengths, pointers. Whatever comes of it at this brick, no client of any node may get another value than the last one
-//! written, be told that there is none, or fail.
+//! have just been written and are about to be read, in their keys, in their versions, which become years newer, and in whatever
+//! else stands beside them in the table: ends of leases, lengths, pointers. Whatever comes of it at this brick, no client of any
+//! node may get another value than the last one written, be told that there is none, or fail.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::onebrick::{NODES, Trial, VICTIM, report as common};
 use crate::Plan;
 use crate::client::{Conn, command};
-use crate::faults::{Dice, Memory};
+use crate::faults::{Dice, Memory, Snapshot};
 use crate::report::{Figure, Report};
 
-pub const PARTS: [&str; 3] = ["values", "keys", "entries"];
+pub const PARTS: [&str; 4] = ["values", "keys", "versions", "entries"];
 /// Flips of each part: one for each key.
 const KEYS: usize = 48;
 const VALUE_BYTES: usize = 2048;
 /// How far beside the pointer to a value bits are flipped: most of its entry, and some of its neighbours'.
 const BESIDE: u64 = 136;
 const BACK_WITHIN: f64 = 30.0;
+/// A version that begins with a time this near is one of a value that was just written.
+const JUST_NOW: Duration = Duration::from_secs(30);
+/// The byte of such a time (of its eight) whose bits but the lowest are not set for centuries: with one of these it is years newer.
+const YEARS: u64 = 5;
 /// No answer of a door takes longer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -53,7 +57,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         let flipped = flip(&Memory::of(pid)?, part, &keys, &mut dice)?;
         faults.push(fault);
         let mut told = Told::default();
-        for (key, value) in keys.iter().zip(values(1)) {
+        // Every other one is written again unread: a read finds out who has what, and a write that follows knows it.
+        for (key, value) in keys.iter().zip(values(1)).step_by(2) {
             asker.read_everywhere(key, &value, &mut told);
         }
         // What is written next must be found, too, and not what a flipped version makes newer.
@@ -137,7 +142,7 @@ fn flip(memory: &Memory, part: &str, keys: &[String], dice: &mut Dice) -> Result
     }
     let mut values: Vec<u64> = heads.iter().flatten().copied().collect();
     values.sort_unstable();
-    let pointers = if part == "entries" { snapshot.pointers(&values) } else { Vec::new() };
+    let pointers = if part == "entries" || part == "versions" { snapshot.pointers(&values) } else { Vec::new() };
     let mut count = 0;
     for (key, copies) in keys.iter().zip(&heads) {
         // Wherever it is: in the table, and in what buffers have left of it.
@@ -154,22 +159,40 @@ fn flip(memory: &Memory, part: &str, keys: &[String], dice: &mut Dice) -> Result
                 snapshot.find(key.as_bytes()).into_iter().map(|place| place + at).collect()
             }
             _ => {
-                let beside = dice.below(2 * BESIDE);
                 // A handle has the length beside the pointer.
                 let is_handle = |place: u64| {
                     let near = snapshot.at(place - 16, 40).as_chunks::<8>().0;
                     near.iter().any(|word| u64::from_le_bytes(*word) == VALUE_BYTES as u64)
                 };
                 let of = |(place, to): &(u64, u64)| (copies.contains(to) && is_handle(*place)).then_some(*place);
-                pointers.iter().filter_map(of).map(|place| place - BESIDE + beside).collect()
+                let handles = pointers.iter().filter_map(of);
+                if part == "versions" {
+                    handles.flat_map(|place| times_beside(&snapshot, place)).map(|place| place + YEARS).collect()
+                } else {
+                    let beside = dice.below(2 * BESIDE);
+                    handles.map(|place| place - BESIDE + beside).collect()
+                }
             }
         };
-        let bit = dice.below(if part == "keys" { 3 } else { 8 });
+        let bit = match part {
+            "keys" => dice.below(3),
+            "versions" => 1 + dice.below(7),
+            _ => dice.below(8),
+        };
         // What lies at the end of a range may have gone.
         let flipped = places.iter().filter(|place| memory.flip(**place, bit).is_ok()).count();
         count += usize::from(flipped > 0);
     }
     Ok(count)
+}
+
+/// Where the entry of this handle has a time of just now, in milliseconds since 1970: its version begins so.
+fn times_beside(snapshot: &Snapshot, place: u64) -> Vec<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let from = place - BESIDE;
+    let words = snapshot.at(from, 2 * BESIDE as usize).as_chunks::<8>().0.iter().enumerate();
+    let just_now = |word: &[u8; 8]| now.abs_diff(u64::from_le_bytes(*word)) < JUST_NOW.as_millis() as u64;
+    words.filter(|(_, word)| just_now(word)).map(|(at, _)| from + 8 * at as u64).collect()
 }
 
 /// One connection to each node.
