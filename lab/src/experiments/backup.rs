@@ -93,7 +93,11 @@ fn rounds(plan: &Plan, cluster: &Cluster, target: &Target, keys: usize, seen: &S
     for n in 0..plan.rounds {
         let folder = cluster.folder(&format!("backups-{n}"))?;
         let path = folder.display().to_string();
-        let quiet = Phase::of(|| Ok(std::thread::sleep(Duration::from_secs(plan.seconds))))?.0;
+        let quiet = Phase::of(|| {
+            std::thread::sleep(Duration::from_secs(plan.seconds));
+            Ok(())
+        })?
+        .0;
         let (whole, whole_bytes) = Phase::of(|| backup(cluster, &path))?;
         write_all(target, keys, CHANGED_OF, b'b' + n as u8)?;
         // Backups are named by their second.

@@ -95,7 +95,7 @@ impl Shared {
             let as_before = || before.by_name.get(name).filter(|_| before.of.proofs.get(name) == Some(proof)).cloned();
             let made = || {
                 let (cert, key) = host::proof_of(name, proof).map_err(|e| e.to_string())?;
-                proving(&cert, &key)
+                shows(&cert, &key)
             };
             match as_before().map_or_else(made, Ok) {
                 Ok(key) => _ = proving.by_name.insert(name.clone(), key),
@@ -125,7 +125,7 @@ impl Shared {
 }
 
 /// Not looked at as others are: what is critical in it is known to directories alone (RFC 8737 3), and refused by what looks.
-fn proving(cert: &str, key: &str) -> Result<Arc<CertifiedKey>, String> {
+fn shows(cert: &str, key: &str) -> Result<Arc<CertifiedKey>, String> {
     let cert = CertificateDer::from_pem_slice(cert.as_bytes()).map_err(|e| e.to_string())?;
     let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| e.to_string())?;
     let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key).map_err(|e| e.to_string())?;
