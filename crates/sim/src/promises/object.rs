@@ -36,6 +36,8 @@ pub struct Objects {
     known: BTreeMap<Number, Known>,
     /// Machines whose disks have forgotten something, and when that was known to be over.
     losses: Vec<(Time, usize)>,
+    /// As [`Objects::end`] was told last.
+    quiet: Option<Time>,
     pub judged: u64,
 }
 
@@ -68,11 +70,20 @@ impl Objects {
 
     fn must_be_gone(&self, number: Number, start: Time) -> bool {
         let deleted = self.known.get(&number).and_then(|known| known.deleted.as_ref());
-        deleted.is_some_and(|deleted| deleted.end < start && !self.may_be_lost(deleted))
+        let is_known = |at: Time| self.quiet.is_some_and(|quiet| at < quiet && quiet < start);
+        deleted.is_some_and(|deleted| is_known(deleted.end) && !self.may_be_lost(deleted))
     }
 
-    /// Judges what came of an operation.
-    pub fn end(&mut self, act: &Act, start: Time, now: Time, outcome: &Outcome<Reply>) -> Result<(), Broken> {
+    /// Judges what came of an operation. `quiet`: since when there was no fault for so long that all nodes have heard of all that was before; a
+    /// deletion that reached one side of a split is not known on the other.
+    pub fn end(
+        &mut self,
+        act: &Act,
+        (start, now): (Time, Time),
+        quiet: Option<Time>,
+        outcome: &Outcome<Reply>,
+    ) -> Result<(), Broken> {
+        self.quiet = quiet;
         let broken = |promise, what: String| Err(Broken { promise, at: now, what });
         let Outcome::Done(reply) = outcome else { return Ok(()) };
         self.judged += 1;
@@ -187,7 +198,7 @@ mod tests {
 
     fn hear(objects: &mut Objects, act: Act, start: u64, outcome: &Outcome<Reply>) -> Result<(), &'static str> {
         objects.begin(&act);
-        objects.end(&act, at(start), at(start + 1), outcome).map_err(|broken| broken.promise)
+        objects.end(&act, (at(start), at(start + 1)), Some(at(start - 1)), outcome).map_err(|broken| broken.promise)
     }
 
     /// Objects 1 and 5 are acknowledged, of 9 nobody knows, 13 was deleted. All are of one owner.
@@ -230,7 +241,7 @@ mod tests {
             (Act::Put(13), stored(2), Err(GONE)),
             (Act::List(1), list(&[1, 5, 13]), Err(GONE)),
         ] {
-            assert_eq!(hear(&mut some(), act, 5, &outcome), comes, "{act:?} {outcome:?}");
+            assert_eq!(hear(&mut some(), act, 8, &outcome), comes, "{act:?} {outcome:?}");
         }
     }
 

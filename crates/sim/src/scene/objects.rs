@@ -7,7 +7,7 @@ use state::object::{Op, Reply};
 use super::{Asked, Flight, OBJECT, Scene, WARM_UP};
 use crate::load;
 use crate::object_load::Act;
-use crate::promises::Broken;
+use crate::promises::{Broken, SERVED_WITHIN};
 
 impl Scene {
     pub(super) fn ask_object(&mut self, client: usize) {
@@ -42,6 +42,7 @@ impl Scene {
         if self.has_lied {
             return Ok(());
         }
-        self.objects.end(act, flight.start, self.world.now(), outcome)
+        let quiet = self.calm_for().filter(|calm| *calm > SERVED_WITHIN).map(|_| self.phase_since + SERVED_WITHIN);
+        self.objects.end(act, (flight.start, self.world.now()), quiet, outcome)
     }
 }
