@@ -79,8 +79,6 @@ pub enum Bug {
     ObjectFalseAck,
     /// Some deletions of class `object` are acknowledged and not done.
     ObjectRevives,
-    /// After a restart the end of the log of class `object` is not there.
-    ObjectForgets,
     /// A byte of some objects is another one.
     ObjectSpoils,
     /// What a peer says of others is believed, and what it says of this node is not refuted.
@@ -106,7 +104,7 @@ impl Bug {
 
     /// ... of class `object`.
     pub fn is_of_object(self) -> bool {
-        matches!(self, Bug::ObjectFalseAck | Bug::ObjectRevives | Bug::ObjectForgets | Bug::ObjectSpoils)
+        matches!(self, Bug::ObjectFalseAck | Bug::ObjectRevives | Bug::ObjectSpoils)
     }
 }
 
@@ -276,12 +274,6 @@ impl Planted {
                 let kept = records.len().saturating_sub(self.rng.below(40) as usize).max(1);
                 records.truncate(kept);
             }
-        }
-        if let (Bug::ObjectForgets, Event::Start { log, .. }) = (self.bug, &mut event)
-            && let Some(records) = log.get_mut(&GroupId(u64::MAX))
-        {
-            let kept = records.len().saturating_sub(self.rng.below(40) as usize);
-            records.truncate(kept);
         }
         if let (Bug::Unmerged, Event::Ask { ask: Ask::Session(op), .. }) = (self.bug, &mut event) {
             unmark(op);
