@@ -13,7 +13,7 @@ use crate::log::{Waiter, Waits};
 use crate::store::Why;
 use crate::table::{Entry, Held, Merged};
 use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
-use crate::{Body, Call, Key, Object};
+use crate::{Body, Call, Key, Object, Stamp};
 
 /// A write that has come: from who was asked for it, or pushed by a holder.
 pub(crate) struct Come {
@@ -144,6 +144,8 @@ impl Object {
         }
         let Some(entry) = self.table.get(key) else { return self.keep(call, key, come, BTreeSet::new()) };
         let (ticket, mine) = (entry.ticket, entry.held.stamp);
+        // Which rules hold is the namespace's business, whatever a peer says.
+        let stamp = Stamp { once: mine.once, ..stamp };
         // Two contents under one id: whoever comes second is told. Between holders one of them wins.
         let differ = mine.once && !mine.gone && !stamp.gone && !stamp.is_same(&mine);
         if differ && !come.push {
