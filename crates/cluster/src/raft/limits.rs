@@ -25,6 +25,9 @@ pub const PARTS_AGAIN: Span = Span::millis(300);
 /// cannot be written over. A large group makes one less often: after as many bytes as its snapshot has, up to the second figure.
 pub const LOG_HELD_BYTES: (u64, u64) = (64 << 20, 256 << 20);
 
+/// No group comes to such a term. From a higher one on the next election would have none, and would end the process.
+pub const TERM_MAX: u64 = 1 << 62;
+
 /// A group's entries are kept in memory for members that are behind, as long as they are fewer bytes than about twice its snapshot would
 /// have, which they would get instead; within these bounds. The disk keeps its log for longer (`LogBounds`): in memory an entry takes
 /// several times its bytes.

@@ -328,6 +328,13 @@ impl<S: State> Member<S> {
         if sender != from || to != self.me {
             return Err(format!("claims to go from {sender} to {to}"));
         }
+        let term = match &said {
+            Said::Raft(message) | Said::Part { offer: message, .. } => message.term,
+            Said::Want { .. } | Said::Recall { .. } | Said::Recalled(_) | Said::Sleep { .. } => 0,
+        };
+        if term > TERM_MAX {
+            return Err(format!("is of term {term}, which no group comes to"));
+        }
         let is_guest = !placed && !self.may_vote(from);
         let is_led = self.knows_group() && self.leader().is_some_and(|leader| leader != from);
         if is_guest && is_led && !self.may_answer(from, &said) {

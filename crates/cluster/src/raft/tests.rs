@@ -432,6 +432,27 @@ fn members_write_their_snapshots_at_different_times() {
     assert_ne!(saves[&1][1] - saves[&1][0], saves[&1][0], "and it is drawn each time");
 }
 
+/// Who hears a stranger, as it has no leader, was taken to a term behind which there is none: its next election ended it.
+#[test]
+fn nobody_is_taken_to_a_term_that_has_no_next_one() {
+    let mut bench = Bench::new(3);
+    bench.kill(2);
+    bench.tick(ELECTION_TICKS_MAX as u32);
+    let before = bench.up[&1].term();
+    for kind in [pb::MessageType::MsgRequestVote, pb::MessageType::MsgHeartbeat, pb::MessageType::MsgAppend] {
+        let mut message = pb::Message { term: u64::MAX, from: 9, to: 1, ..pb::Message::default() };
+        message.set_msg_type(kind);
+        let head = wire::encode(CONFIG.group, NodeId(9), NodeId(1), &Said::Raft(message));
+        bench.act(1, |member, now, out| {
+            let done = member.step(now, NodeId(9), true, head, Bytes::new(), out);
+            assert!(done.is_err_and(|why| why.contains("no group comes to")), "{kind:?}");
+        });
+    }
+    bench.kill(3);
+    bench.tick(SOON);
+    assert!(bench.up[&1].term() < before + 1_000, "it stands for election as before");
+}
+
 /// With a term it could depose who leads, with a log take its place, with a promise end a process.
 #[test]
 fn who_has_no_vote_in_a_group_changes_nothing_there() {
