@@ -15,49 +15,12 @@ function replace(element, html) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   const place = focused && [...element.querySelectorAll("[tabindex], summary, button")].indexOf(focused);
   const left = [...element.querySelectorAll(".wide")].map((box) => box.scrollLeft);
-  // Of what stands open by itself, too, a person may have closed some.
-  const state = ({ open, dataset }) => ({ open, byItself: dataset.open !== undefined });
-  const was = new Map([...element.querySelectorAll("details")].map((details) => [details.id, state(details)]));
+  const open = [...element.querySelectorAll("details[open]")].map((details) => details.id);
   element.innerHTML = html;
-  label(element);
   element.querySelectorAll(".wide").forEach((box, i) => { box.scrollLeft = left[i] || 0; });
-  for (const details of element.querySelectorAll("details")) {
-    const before = was.get(details.id);
-    if (before && before.byItself === state(details).byItself) details.open = before.open;
-  }
+  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
   if (focused) element.querySelectorAll("[tabindex], summary, button")[place]?.focus({ preventScroll: true });
 }
-
-// On narrow screens each row stands for itself, and its cells say what they are.
-function label(element) {
-  for (const table of element.querySelectorAll("table")) {
-    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
-    for (const row of table.querySelectorAll("tbody tr")) {
-      let column = 0;
-      for (const cell of row.cells) {
-        if (cell.colSpan === 1) cell.dataset.head = heads[column] ?? "";
-        column += cell.colSpan;
-      }
-    }
-  }
-}
-label(document);
-
-// Of events, those that have all words that are looked for.
-const eventsFind = document.getElementById("events-find");
-const eventsFound = document.getElementById("events-found");
-const has = (text, words) => words.every((word) => text.toLowerCase().includes(word));
-const wordsOf = (field) => field.value.toLowerCase().split(/\s+/).filter(Boolean);
-function find() {
-  const words = wordsOf(eventsFind);
-  let count = 0;
-  for (const item of list.children) {
-    item.hidden = !has(item.textContent, words);
-    count += item.hidden ? 0 : 1;
-  }
-  eventsFound.textContent = words.length ? `${count} of ${list.children.length}` : "";
-}
-eventsFind.addEventListener("input", find);
 
 function addEvents(events) {
   for (const [key, html] of [...events].reverse()) {
@@ -68,7 +31,6 @@ function addEvents(events) {
   while (list.children.length > most) {
     list.lastElementChild.remove();
   }
-  find();
   // The stream repeats only the newest: what is older will not come again.
   if (known.size > 4 * most) {
     const recent = new Set(events.map(([key]) => key));
@@ -102,10 +64,6 @@ dialog.querySelector("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const asked = wish;
   try {
-    if (asked.logs !== undefined) {
-      await read(asked);
-      return;
-    }
     if (asked.show !== undefined) {
       await reveal(asked);
       return;
@@ -120,50 +78,6 @@ dialog.querySelector("form").addEventListener("submit", async (event) => {
     if (asked === wish) problem.textContent = error.message;
   }
 });
-
-// Logs: read once, with the token, and searched here.
-const logsForm = document.getElementById("logs-form");
-const logsFind = document.getElementById("logs-find");
-const logsFound = document.getElementById("logs-found");
-const logsLines = document.getElementById("logs-lines");
-let lines = [];
-logsForm.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const asked = wish = { logs: document.getElementById("logs-of").value, lines: event.submitter?.dataset.lines ?? "100" };
-  if (token.value) {
-    read(asked).catch((error) => { logsFound.textContent = error.message; });
-    return;
-  }
-  document.getElementById("switch-title").textContent = `Read the logs of ${asked.logs}?`;
-  document.getElementById("switch-what").textContent = "Programs print secrets: what they said is shown to who has the operator's token.";
-  document.getElementById("switch-do").textContent = "Read";
-  problem.textContent = "";
-  dialog.showModal();
-  token.focus();
-});
-logsFind.addEventListener("input", showLines);
-
-async function read(asked) {
-  const path = `/v1/services/${encodeURIComponent(asked.logs)}/logs?lines=${asked.lines}`;
-  const reply = await fetch(path, { headers: { Authorization: "Bearer " + token.value }, cache: "no-store" });
-  const answer = await reply.json();
-  if (!reply.ok) throw new Error(answer.error);
-  if (asked !== wish) return;
-  const at = (us) => new Date(us / 1000).toISOString().slice(0, 23).replace("T", " ");
-  lines = answer.lines.map((of) => `${at(of.at_us)} ${of.node} ${asked.logs}/${of.clone} v${of.version} ${of.line}`);
-  if (answer.silent.length) lines.push(`(no answer from ${answer.silent.join(", ")}: their lines are missing)`);
-  dialog.close();
-  showLines();
-}
-
-function showLines() {
-  const words = wordsOf(logsFind);
-  const found = lines.filter((line) => has(line, words));
-  // Text, never HTML: programs print what they like.
-  logsLines.textContent = found.join("\n");
-  logsFound.textContent = `${found.length} of ${lines.length} lines`;
-  logsLines.scrollTop = logsLines.scrollHeight;
-}
 
 // Keys and what clones said are for who has the token: with it the stream is asked for anew.
 async function reveal(asked) {
