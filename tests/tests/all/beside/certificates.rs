@@ -103,7 +103,10 @@ fn another_authority_takes_over_while_all_nodes_run_and_the_old_one_opens_nothin
     ALL.iter().for_each(|n| yard.begin(*n, &[]));
     wait_for("all are back", WITHIN, || yard.whole(1, &ALL, 0));
     let refused = yard.join(4, &token).wrong();
-    assert!(refused.contains("another cluster than this token"), "a token has the fingerprint of the old one: {refused}");
+    assert!(
+        refused.contains("another cluster than this token"),
+        "a token has the fingerprint of the old one: {refused}"
+    );
     let token = yard.token("1h");
     yard.join(4, &token).good();
     assert_eq!(of(&yard, 4, "ca.pem"), new);
