@@ -64,7 +64,8 @@ pub async fn get(State(api): State<Api>, Path(name): Path<String>, headers: Head
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choose {
-    /// A SHA-256, or `before`.
+    /// A SHA-256, or `before`. Whether it is there is looked at behind the token.
+    #[serde(default)]
     to: String,
 }
 
@@ -76,5 +77,8 @@ pub async fn choose(
     headers: HeaderMap,
 ) -> Result<Json<Runs>, Problem> {
     let token = guard::operators_token(&headers, &api.view())?;
+    if to.is_empty() {
+        return Err(Problem::wrong("say which program: ?to=SHA-256, or ?to=before"));
+    }
     api.backend.program(name, Some(to), token).await.map(Json).map_err(Problem::wrong)
 }

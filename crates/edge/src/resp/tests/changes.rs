@@ -87,7 +87,8 @@ fn who_listens_to_keys_is_told_what_happens_to_them() {
 #[test]
 fn where_nobody_can_tell_of_keys_nobody_listens_in_vain() {
     with_door(|toy, mut stream| async move {
-        set_bank(&toy, base::LEVEL - 1);
+        // What they say of it came with level 8.
+        set_bank(&toy, 7);
         let mut old = another(&stream).await;
         send(&mut old, &["SUBSCRIBE __keyevent@0__:expired"]).await;
         expect(&mut old, "-ERR changes of keys are told when the last node has the new program\r\n", "old").await;
