@@ -180,6 +180,10 @@ impl Programs {
             }
         }
         let (new, path) = (self.dir.join(format!("{digest}.new")), self.path(digest));
+        // What runs it goes on to be told by its file's name.
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            return says(&path);
+        }
         let written = || {
             let mut file = File::options().write(true).create(true).truncate(true).mode(0o700).open(&new)?;
             file.write_all(bytes)?;

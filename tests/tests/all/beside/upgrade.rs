@@ -22,7 +22,6 @@ fn script(path: &Path, text: &str) -> String {
 }
 
 #[test]
-#[ignore = "open: after a program that does not stay up the last step does not see all nodes run the one before"]
 fn all_nodes_become_another_program_under_load_and_go_back() {
     let _turn = e2e::beside();
     let up = Up::shop();
