@@ -1,7 +1,7 @@
 //! `coppice ca`: another authority for the cluster, whose key signs certificates of nodes, in three turns while all nodes run. The nodes
 //! follow by themselves (`certificate.rs`); this begins each turn when all have followed the one before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use node::view::View;
 use serde_json::json;
@@ -35,6 +35,8 @@ pub struct RotateArgs {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Nodes follow a turn within seconds, and restarts take less than this: who has not by then does not come by itself.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(300);
 /// Turns that are one change of the authority.
 const STEPS: u64 = 3;
 
@@ -47,6 +49,7 @@ pub async fn authority(command: AuthorityCommand) -> Result<(), String> {
 async fn rotate(args: &RotateArgs) -> Result<(), String> {
     let api = args.node.operator()?;
     let mut at = followed(&api, args.json).await?;
+    let mut refused = Instant::now();
     loop {
         let reply = api.post("/v1/authority/rotate", "", json!({"from": at}).to_string()).await?;
         if reply.status == 404 || reply.status == 405 {
@@ -59,10 +62,15 @@ async fn rotate(args: &RotateArgs) -> Result<(), String> {
                 }
             }
             // A node that is asked now may see a moment less than the one before.
-            Err(_) if reply.status == 503 => tokio::time::sleep(LOOK_EVERY).await,
+            Err(_) if reply.status == 503 && refused.elapsed() < FOLLOWED_WITHIN => {
+                tokio::time::sleep(LOOK_EVERY).await
+            }
             Err(why) => return Err(why),
         }
-        at = followed(&api, args.json).await?;
+        let before = std::mem::replace(&mut at, followed(&api, args.json).await?);
+        if at != before {
+            refused = Instant::now();
+        }
         if at % STEPS == 0 {
             tell(args.json, "rotated", "the cluster has another authority", &json!({"turn": at}));
             return Ok(());
@@ -72,7 +80,7 @@ async fn rotate(args: &RotateArgs) -> Result<(), String> {
 
 /// Waits until all nodes have followed the turn that stands, and says which it is.
 async fn followed(api: &Api, json: bool) -> Result<u64, String> {
-    let mut told = Vec::new();
+    let (mut told, begun) = (Vec::new(), Instant::now());
     loop {
         let view: View = serde_json::from_value(api.get("/v1/status").await?.json()?)
             .map_err(|e| format!("the node's answer is of another version: {e}"))?;
@@ -83,6 +91,14 @@ async fn followed(api: &Api, json: bool) -> Result<u64, String> {
         if waits != told {
             tell(json, "waiting", &format!("waits for {}", waits.join(", ")), &json!({"for": waits}));
             told = waits;
+        }
+        if begun.elapsed() > FOLLOWED_WITHIN {
+            return Err(format!(
+                "{} did not follow within {} minutes: start them, or remove those that do not come back (`coppice node remove`), \
+                 and say the same again",
+                told.join(", "),
+                FOLLOWED_WITHIN.as_secs() / 60
+            ));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
