@@ -97,6 +97,20 @@ def read(server, user, password, delete=False):
     print(json.dumps(found))
 
 
+def stays(server, user, password):
+    """Logs in and goes on asking; says when it is in, and what it was told at the end."""
+    pop = opened(server, user, password)
+    print(json.dumps("in"), flush=True)
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            pop.noop()
+        except poplib.error_proto as refused:
+            return print(json.dumps(refused.args[0].decode()))
+        time.sleep(0.2)
+    print(json.dumps("still in"))
+
+
 def guess(address, count, servers):
     """Tries wrong passwords, at all servers at once; what each try was told."""
 
@@ -129,6 +143,8 @@ def main():
         digest(*rest)
     elif what in ("read", "empty"):
         read(*rest, delete=what == "empty")
+    elif what == "stays":
+        stays(*rest)
     elif what == "guess":
         guess(rest[0], int(rest[1]), rest[2:])
     elif what == "login":

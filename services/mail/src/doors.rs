@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::limits::*;
-use crate::post::Post;
+use crate::post::{Login, Post};
 use crate::{pop, smtp};
 
 /// How this service's doors are: what its operator says in `env`, and its certificates.
@@ -333,21 +333,21 @@ impl PopTalk {
         let mut wire = Wire::new(stream);
         let mut buffer = vec![0; READ_BYTES];
         let mut out = std::mem::take(&mut self.first);
-        let (mut mailbox, mut reader) = (String::new(), None::<ObjectReader>);
+        let (mut login, mut reader) = (None::<Login>, None::<ObjectReader>);
         loop {
             while !out.is_empty() {
                 for output in std::mem::take(&mut out) {
                     match output {
                         pop::Output::Say(bytes) => say_large(&mut wire, &bytes).await?,
                         pop::Output::LogIn { user, password } => {
-                            let entries = post.log_in(&user, password, peer).await.map(|(name, entries)| {
-                                mailbox = name;
+                            let entries = post.log_in(&user, password, peer).await.map(|(who, entries)| {
+                                login = Some(who);
                                 entries
                             });
                             self.session.handle(pop::Input::LoggedIn(entries), &mut out);
                         }
                         pop::Output::Fetch(id) => {
-                            let opened = post.open(&mailbox, id).await;
+                            let opened = post.open(mailbox_of(&login), id).await;
                             let bytes = opened.as_ref().map(ObjectReader::bytes).map_err(|not| *not);
                             reader = opened.ok();
                             self.session.handle(pop::Input::Opened(bytes), &mut out);
@@ -358,13 +358,13 @@ impl PopTalk {
                                 None => Ok(None),
                             };
                             let piece = piece.map_err(|error| {
-                                tracing::warn!(%error, mailbox, "a message breaks off");
+                                tracing::warn!(%error, mailbox = mailbox_of(&login), "a message breaks off");
                                 pop::Broken
                             });
                             self.session.handle(pop::Input::Piece(piece), &mut out);
                         }
                         pop::Output::Delete(ids) => {
-                            let failed = post.delete(&mailbox, ids).await;
+                            let failed = post.delete(mailbox_of(&login), ids).await;
                             self.session.handle(pop::Input::Deleted { failed }, &mut out);
                         }
                         pop::Output::StartTls => {
@@ -379,13 +379,24 @@ impl PopTalk {
                 }
             }
             let input = match wire.hear(&mut buffer, Instant::now() + POP_SILENCE_MAX, stop).await? {
-                Came::Bytes(count) => pop::Input::Bytes(&buffer[..count]),
+                Came::Bytes(count) => match &mut login {
+                    Some(login) => match post.is_still(login).await {
+                        true => pop::Input::Bytes(&buffer[..count]),
+                        false => pop::Input::Revoked,
+                    },
+                    None => pop::Input::Bytes(&buffer[..count]),
+                },
                 Came::Silence => pop::Input::Silence,
                 Came::Stop => pop::Input::Goodbye,
             };
             self.session.handle(input, &mut out);
         }
     }
+}
+
+/// The mailbox of who is logged in.
+fn mailbox_of(login: &Option<Login>) -> &str {
+    login.as_ref().map_or("", |login| &login.mailbox)
 }
 
 /// Gathers small answers, and sends large ones before the next is read: a client that asks for many ahead holds one

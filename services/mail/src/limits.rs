@@ -50,6 +50,8 @@ pub const VERIFYING_MAX: usize = 2;
 pub const VERIFIED_TIME: Duration = Duration::from_secs(600);
 /// So many of them; then all are forgotten.
 pub const VERIFIED_MAX: usize = 10_000;
+/// A session goes on for so long before its account is looked at again.
+pub const LOGIN_GOOD: Duration = Duration::from_secs(1);
 /// Failed logins are counted for so long from the first one.
 pub const GUESS_TIME: Duration = Duration::from_secs(900);
 /// Failed logins of one account, and from one network (/24, or /48 of IPv6), in that time: then all are refused.

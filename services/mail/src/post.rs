@@ -103,13 +103,13 @@ impl Post {
         join_all(each).await
     }
 
-    /// Lets somebody in: their mailbox and what is in it.
+    /// Lets somebody in: who it is, and what is in the mailbox.
     pub async fn log_in(
         &self,
         user: &str,
         password: String,
         peer: Option<IpAddr>,
-    ) -> Result<(String, Vec<Entry>), Refused> {
+    ) -> Result<(Login, Vec<Entry>), Refused> {
         let Some(mailbox) = Address::parse(user).map(|address| address.key()) else {
             return self.fails(user, peer).await;
         };
@@ -123,11 +123,30 @@ impl Post {
         if !self.is_right(&mailbox, account.as_ref(), password).await? {
             return self.fails(&mailbox, peer).await;
         }
+        let password = account.map(|(account, _)| account.password).unwrap_or_default();
         match self.mailboxes.list(&mailbox).await {
-            Ok(entries) => Ok((mailbox, entries)),
+            Ok(entries) => Ok((Login { mailbox, password, checked: Instant::now() }, entries)),
             Err(error) => {
                 tracing::warn!(%error, mailbox, "a mailbox cannot be listed");
                 Err(Refused::Later)
+            }
+        }
+    }
+
+    /// Whether somebody who was let in would be let in now: the account is there, not disabled, and has the password that
+    /// it had. Looks at most each [`LOGIN_GOOD`]. While accounts cannot be read, who is in stays in.
+    pub async fn is_still(&self, login: &mut Login) -> bool {
+        if login.checked.elapsed() < LOGIN_GOOD {
+            return true;
+        }
+        match self.accounts.account(&login.mailbox).await {
+            Ok(account) => {
+                login.checked = Instant::now();
+                account.is_some_and(|(account, _)| login.is_of(&account))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accounts cannot be read");
+                true
             }
         }
     }
@@ -174,6 +193,21 @@ impl Post {
     }
 }
 
+/// Somebody who was let in.
+pub struct Login {
+    pub mailbox: String,
+    /// The sum of the password that was right.
+    password: String,
+    /// When the account was looked at last.
+    checked: Instant,
+}
+
+impl Login {
+    fn is_of(&self, account: &Account) -> bool {
+        !account.disabled && account.password == self.password
+    }
+}
+
 /// Passwords that were right a short time ago, by a sum under a key that only this process has: a client that comes
 /// each minute does not cost a hash each time. An account that was changed has another version, so its old password
 /// is not known here any more.
@@ -213,6 +247,15 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_ends_with_its_password_and_when_the_account_is_disabled() {
+        let login = Login { mailbox: "a@b".into(), password: "sum".into(), checked: Instant::now() };
+        let account = Account { password: "sum".into(), disabled: false, bytes_max: None, messages_max: None };
+        assert!(login.is_of(&account) && login.is_of(&Account { bytes_max: Some(1), ..account.clone() }));
+        assert!(!login.is_of(&Account { password: "other".into(), ..account.clone() }));
+        assert!(!login.is_of(&Account { disabled: true, ..account }));
+    }
 
     #[test]
     fn a_password_is_known_again_until_its_account_changes() {

@@ -36,6 +36,8 @@ pub enum Input<'a> {
         failed: usize,
     },
     Secured,
+    /// Who is logged in would not be let in any more: the password was changed, or the account disabled or removed.
+    Revoked,
     Goodbye,
     Silence,
 }
@@ -159,6 +161,8 @@ impl Session {
                 (self.setting.offers_tls, self.setting.takes_passwords) = (false, true);
                 self.state = State::Stranger { user: None };
             }
+            // Nothing is deleted then, and what came with it is not done.
+            Input::Revoked => self.close("-ERR [AUTH] the account was changed: log in again", out),
             Input::Goodbye => self.leaves = true,
             // RFC 1939: nothing is deleted then.
             Input::Silence => self.close("-ERR [SYS/TEMP] nothing came for too long", out),

@@ -191,6 +191,10 @@ fn nothing_is_deleted_without_quit_and_what_fails_is_told() {
     play.input(Input::Goodbye);
     assert!(play.said.starts_with("-ERR [SYS/TEMP]") && play.is_closed && play.deleted.is_empty(), "{}", play.said);
     let mut play = opened();
+    play.send("DELE 1\r\n");
+    play.input(Input::Revoked);
+    assert!(play.said.starts_with("-ERR [AUTH]") && play.is_closed && play.deleted.is_empty(), "{}", play.said);
+    let mut play = opened();
     play.fails = 1;
     assert_eq!(play.send("DELE 1\r\nQUIT\r\n").lines().last(), Some("-ERR [SYS/TEMP] 1 messages are not deleted"));
 }

@@ -232,7 +232,14 @@ fn who_is_refused_and_let_in(cluster: &Cluster, ann: &str, password: &str, bob: 
     soon("eve's mailbox is full", &|| cluster.send(2, "more", &["eve@mail.test"]) == refused(452));
     let listed = up.coppice(&["mail", "user", "list"]).good();
     assert!(listed.contains("eve@mail.test  at most 1 messages\n"), "{listed}");
+    let mut stays = client();
+    let mut stays =
+        stays.args(["stays", &pop3[2], "eve@mail.test", added.trim()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(stays.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(told.next().as_deref(), Some("\"in\""), "eve's session at n3 began");
     up.coppice(&["mail", "user", "disable", "eve@mail.test"]).good();
+    assert_eq!(told.next().as_deref(), Some("\"-ERR [AUTH] the account was changed: log in again\""));
+    stays.wait().unwrap();
     soon("eve gets no mail at n1", &|| cluster.send(1, "more", &["eve@mail.test"]) == refused(550));
     assert_eq!(login(1, "eve@mail.test", added.trim()), wrong);
     up.coppice(&["mail", "user", "remove", "eve@mail.test"]).good();

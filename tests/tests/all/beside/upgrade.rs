@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use e2e::load::{Does, Load};
-use e2e::{Up, wait_for};
+use e2e::{Up, program, tools, wait_for};
 use serde_json::Value;
 
 /// What a node's process runs.
@@ -48,6 +49,9 @@ fn all_nodes_become_another_program_under_load_and_go_back() {
     assert!(up.coppice(&["upgrade", "--undo"]).wrong().contains("no upgrade to go back from"));
     assert_eq!(boots(&up), before);
 
+    to_be_a_node_is_not_enough(&up);
+    assert_eq!(boots(&up), before);
+
     // Another file, though it does the same: what is behind an ELF file's end is nobody's.
     let newer = dir.join("newer");
     fs::copy(&installed, &newer).unwrap();
@@ -85,4 +89,22 @@ fn all_nodes_become_another_program_under_load_and_go_back() {
         if said.is_good() && back { Ok(()) } else { Err(format!("{said:?}")) }
     });
     let _ = fs::remove_dir_all(&dir);
+}
+
+/// What has n3's certificate and not the operator's token neither reads, gives nor chooses n1's program.
+fn to_be_a_node_is_not_enough(up: &Up) {
+    let asks = |method: &str, path: &str, token: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg(program::repository().join("tests/programs/tunnel.py")).arg(up.dir.join("n3"));
+        command.arg(up.at(1).peer.to_string()).args(["coppice:program", method, path]).args(token);
+        let said = tools::run(&mut command, Duration::from_secs(20));
+        if said.is_good() { said.out.trim().to_owned() } else { panic!("{said:?}") }
+    };
+    let digest = "0".repeat(64);
+    for (method, path) in [("GET", "/"), ("PUT", &*format!("/{digest}")), ("POST", "/before")] {
+        assert_eq!(asks(method, path, &[]), "401", "{method}");
+        assert_eq!(asks(method, path, &["guessed"]), "401", "{method}");
+    }
+    assert_eq!(asks("GET", "/", &[&up.admin_token()]), "200");
+    assert_eq!(asks("PUT", &format!("/{digest}"), &[&up.admin_token()]), "400", "its SHA-256 is another one");
 }
