@@ -2,8 +2,8 @@
 
 Then each line of standard input is a JavaScript expression. It is evaluated in that one page, which is never loaded
 again, until it is true; the answer is a line `ok SECONDS`, or after 20 s `no` with the text that the page shows. A line
-`key Enter` presses a key of the keyboard (Enter, Escape, Tab), `type TEXT` types, each answered in the same way. Speaks
-the DevTools protocol over two pipes (descriptors 3 and 4), messages end with a zero byte. Standard library alone.
+`key Enter` presses a key of the keyboard (Enter, Escape, Tab), `type TEXT` types, `width 360` makes the screen so many
+pixels wide (0: as it was), each answered in the same way. Speaks the DevTools protocol over two pipes (descriptors 3 and 4), messages end with a zero byte. Standard library alone.
 """
 import json, os, subprocess, sys, time
 
@@ -61,6 +61,10 @@ try:
             continue
         if word == "type":
             call("Input.insertText", session, text=rest), print("ok 0", flush=True)
+            continue
+        if word == "width":
+            call("Emulation.setDeviceMetricsOverride", session, width=int(rest), height=0, deviceScaleFactor=0, mobile=False)
+            print("ok 0", flush=True)
             continue
         while not (is_so := evaluate(line)) and time.monotonic() - begun < 20:
             time.sleep(0.05)

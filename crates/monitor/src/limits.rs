@@ -8,7 +8,11 @@ pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub const SAMPLES: usize = 60;
 /// Events shown, newest first. More is read in the log.
 pub const EVENTS_SHOWN: usize = 60;
-/// Stages shown, and partitions of a service. More is read in `/metrics`.
+/// Lines of logs that are read at once, and searched in the page.
+pub const LOG_LINES_READ: usize = 2_000;
+/// A certificate that ends within this is told of: it should have been renewed.
+pub const CERTIFICATE_NEAR_MS: u64 = 14 * 86_400_000;
+/// Stages shown, shards of a namespace, and partitions of a service. More is read in `/metrics`.
 pub const ROWS_SHOWN: usize = 200;
 /// Lines of a clone's last output shown.
 pub const OUTPUT_LINES_SHOWN: usize = 20;

@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::chart::{chart, number};
 use crate::history::{History, MEASURES};
 use crate::limits::*;
-use crate::picture::{Event, Node, Picture, Service, Used};
+use crate::picture::{Certificate, Event, Namespace, Node, Picture, Service, Used};
 use crate::services::services;
 use crate::stages::stages;
 use crate::switch;
@@ -18,12 +18,13 @@ pub struct Part {
     pub write: fn(&Picture, &History) -> Markup,
 }
 
-/// In reading order. Events are not here: they are only ever added to.
-pub static PARTS: [Part; 8] = [
+/// In reading order. Events and logs are not here: events are only ever added to, logs are what somebody has asked for.
+pub static PARTS: [Part; 9] = [
     Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
     Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
     Part { id: "services", title: "Services", write: |picture, _| services(picture) },
     Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
+    Part { id: "certificates", title: "Certificates", write: |picture, _| certificates(picture) },
     Part { id: "stages", title: "Stages", write: stages },
     Part { id: "bricks", title: "Bricks", write: |picture, _| bricks(picture) },
     Part { id: "objects", title: "Objects", write: |picture, _| objects(picture) },
@@ -55,6 +56,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                         ul {
                             @for part in &PARTS { li { a href={ "#" (part.id) } { (part.title) } } }
                             li { a href="#events" { "Events" } }
+                            li { a href="#logs" { "Logs" } }
                         }
                     }
                 }
@@ -68,10 +70,12 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                     }
                     section #events aria-labelledby="events-title" {
                         h2 #events-title { "Events" }
+                        p.find { label for="events-find" { "Only those with " } input #events-find type="search" autocomplete="off"; " " span #events-found role="status" {} }
                         ol.events role="log" aria-live="polite" aria-relevant="additions" aria-label="Events, newest first" tabindex="0" data-most=(EVENTS_SHOWN) {
                             @for item in picture.events.iter().rev().take(EVENTS_SHOWN) { (event(item)) }
                         }
                     }
+                    (logs(picture))
                 }
                 (switch::dialog())
                 footer {
@@ -81,6 +85,24 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                     }
                 }
             }
+        }
+    }
+}
+
+/// What clones have said: asked for by a person who has the operator's token.
+fn logs(picture: &Picture) -> Markup {
+    html! {
+        section #logs aria-labelledby="logs-title" {
+            h2 #logs-title { "Logs" }
+            form.find #logs-form {
+                label for="logs-of" { "What clones of " } " "
+                select #logs-of { @for service in &picture.services { option value=(service.name) { (service.name) } } }
+                " " label for="logs-find" { "said with " } input #logs-find type="search" autocomplete="off"; " "
+                button type="submit" data-lines=(LOG_LINES_READ) { "Read" }
+                " " span #logs-found role="status" {}
+            }
+            noscript { p { "Without scripts: " code { "coppice logs SERVICE" } "." } }
+            pre.log #logs-lines tabindex="0" role="log" aria-label="Lines, newest last" {}
         }
     }
 }
@@ -178,7 +200,7 @@ fn namespaces(picture: &Picture) -> Markup {
         @else {
             div.wide tabindex="0" role="group" aria-label="Table of namespaces" {
                 table {
-                    thead { tr { @for head in ["Namespace", "Class", "Lease", "Keys", "Holds", "Promise"] { th scope="col" { (head) } } } }
+                    thead { tr { @for head in ["Namespace", "Class", "Lease", "Keys", "Holds", "Shards", "Promise"] { th scope="col" { (head) } } } }
                     tbody {
                         @for namespace in &picture.namespaces {
                             tr {
@@ -187,6 +209,7 @@ fn namespaces(picture: &Picture) -> Markup {
                                 td.n { (span(namespace.lease_ms)) }
                                 td.n { (namespace.used.map_or("-".to_owned(), |used| used.keys.to_string())) }
                                 td.n { (namespace.used.as_ref().map_or("-".to_owned(), holds)) }
+                                td { (shards(namespace)) }
                                 td { (namespace.promise) }
                             }
                         }
@@ -194,6 +217,62 @@ fn namespaces(picture: &Picture) -> Markup {
                 }
             }
             (hot_keys(picture))
+        }
+    }
+}
+
+/// Consensus groups of a namespace, folded: whether each is led is seen before.
+fn shards(namespace: &Namespace) -> Markup {
+    let leaderless = namespace.shards.iter().filter(|shard| shard.leader.is_none()).count();
+    html! {
+        @if namespace.shards.is_empty() { "-" } @else {
+            details id={ "shards-" (namespace.name) } open[leaderless > 0] data-open[leaderless > 0] {
+                summary {
+                    (namespace.shards.len())
+                    @if leaderless > 0 { ", " strong { (leaderless) " without a leader" } } @else { ", all led" }
+                }
+                ul.plain {
+                    @for shard in namespace.shards.iter().take(ROWS_SHOWN) {
+                        li {
+                            (shard.name) ": "
+                            @match &shard.leader { Some(leader) => (leader), None => strong { "no leader" } }
+                            " of " (shard.members.join(", "))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Of the cluster, and what went wrong with those that come by themselves.
+fn certificates(picture: &Picture) -> Markup {
+    let end = |of: &Certificate| match of.ends_at_ms {
+        0 => "has not come yet".to_owned(),
+        at if at <= picture.at_ms => "has ended".to_owned(),
+        at => format!("in {}", span(at - picture.at_ms)),
+    };
+    let is_near = |of: &Certificate| of.ends_at_ms.saturating_sub(picture.at_ms) < CERTIFICATE_NEAR_MS;
+    html! {
+        @if picture.certificates.is_empty() { p { "The cluster has none of its own. " code { "coppice certificate set" } " sets one." } }
+        @else {
+            div.wide tabindex="0" role="group" aria-label="Table of certificates" {
+                table {
+                    thead { tr { @for head in ["Certificate", "For", "Ends", "Signed by", "Comes", "Trouble"] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for of in &picture.certificates {
+                            tr {
+                                th scope="row" { (of.name) }
+                                td { (of.names.join(", ")) }
+                                td { @if is_near(of) { strong { (end(of)) } } @else { (end(of)) } }
+                                td { (of.issuer) }
+                                td { @match &of.from { Some(from) => { "by itself from " (from) }, None => "by hand" } }
+                                td { (of.why.as_deref().unwrap_or_default()) }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -482,6 +561,45 @@ mod tests {
     }
 
     #[test]
+    fn shards_and_certificates_show_what_is_wrong_before_anything_is_opened() {
+        let mut picture = picture();
+        let shard = |leader: Option<&str>| crate::picture::Shard {
+            name: "bank/0".into(),
+            leader: leader.map(str::to_owned),
+            members: vec!["n1".into(), "n2".into()],
+        };
+        picture.namespaces[0].shards = vec![shard(Some("n1")), shard(Some("n2"))];
+        let led = namespaces(&picture).into_string();
+        assert!(led.contains("2, all led") && !led.contains(" open"), "{led}");
+        picture.namespaces[0].shards[1].leader = None;
+        let lost = namespaces(&picture).into_string();
+        assert!(lost.contains("1 without a leader") && lost.contains("open data-open"), "{lost}");
+        assert!(lost.contains("bank/0: n1 of n1, n2"), "{lost}");
+
+        assert!(certificates(&picture).into_string().contains("coppice certificate set"));
+        let of = |ends_at_ms, why: Option<&str>| Certificate {
+            name: "shop".into(),
+            names: vec!["shop.example".into()],
+            issuer: "R11".into(),
+            ends_at_ms,
+            from: Some("https://ca.example/dir".into()),
+            why: why.map(str::to_owned),
+        };
+        let far = picture.at_ms + 80 * 86_400_000;
+        picture.certificates = vec![of(far, None), of(picture.at_ms - 1, None), of(0, Some("<no>"))];
+        let shown = certificates(&picture).into_string();
+        for part in [
+            "<td>in ",
+            "<strong>has ended</strong>",
+            "has not come yet",
+            "&lt;no&gt;",
+            "by itself from https://ca.example/dir",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
     fn nodes_can_be_drained_and_put_back() {
         let mut of = picture();
         let shown = nodes(&of).into_string();
@@ -501,7 +619,7 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 10),
+            ("<h2 ", 12),
             ("<dialog ", 1),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),

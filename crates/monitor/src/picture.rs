@@ -19,6 +19,7 @@ pub struct Picture {
     pub namespaces: Vec<Namespace>,
     pub stubs: Vec<Stub>,
     pub root: Root,
+    pub certificates: Vec<Certificate>,
     pub overflow: Overflow,
     /// Of the doors of the node that shows this.
     pub partitions: Vec<PartFigures>,
@@ -191,6 +192,31 @@ pub struct Namespace {
     pub used: Option<Used>,
     /// Keys that get many commands, the hottest first.
     pub hot: Vec<HotKey>,
+    /// Its consensus groups, if its class has any.
+    pub shards: Vec<Shard>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Shard {
+    /// `namespace/number`.
+    pub name: String,
+    pub leader: Option<String>,
+    pub members: Vec<String>,
+}
+
+/// A certificate of the cluster. One that comes by itself has no end until it is there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Certificate {
+    pub name: String,
+    pub names: Vec<String>,
+    pub issuer: String,
+    pub ends_at_ms: u64,
+    /// Where it comes from by itself.
+    pub from: Option<String>,
+    /// What went wrong the last time.
+    pub why: Option<String>,
 }
 
 /// What a namespace holds, copies not counted.

@@ -13,12 +13,13 @@ pub fn services(picture: &Picture) -> Markup {
     html! {
         @if picture.services.is_empty() { p { "None are declared. " code { "coppice apply -f FILE" } " declares some." } }
         @for service in &picture.services {
-            h3 { (service.name) }
+            @let is_well = is_well(service);
+            details.service id={ "service-" (service.name) } open[!is_well] data-open[!is_well] {
+            summary { h3 { (service.name) } " " (in_short(picture, service)) }
             @if let Some(runs) = &service.runs { (runs_of(picture.at_ms, runs)) }
             p {
-                (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
-                @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
-                @if service.openapi.is_some() { ". " a href={ "/v1/catalog/" (service.name) "/openapi" } { "What it offers" } }
+                @if !service.at.is_empty() { "At " (service.at.join(", ")) ". " }
+                @if service.openapi.is_some() { a href={ "/v1/catalog/" (service.name) "/openapi" } { "What it offers" } }
                 " " @if !is_off(service, &service.name) { (disable(&service.name)) }
             }
             @if !service.off.is_empty() {
@@ -43,6 +44,42 @@ pub fn services(picture: &Picture) -> Markup {
             }
             (partitions(picture, service))
             (of_service(picture, &service.name))
+            }
+        }
+    }
+}
+
+fn serving(service: &Service) -> usize {
+    service.clones.iter().filter(|clone| clone.state == "serving").count()
+}
+
+/// Nothing of it needs to be looked at: it is one line until somebody opens it.
+fn is_well(service: &Service) -> bool {
+    let all_serve = serving(service) >= service.wanted as usize && serving(service) == service.clones.len();
+    let last_run = service.runs.as_ref().and_then(|runs| runs.job.last.as_ref());
+    all_serve && service.off.is_empty() && last_run.is_none_or(|last| last.good)
+}
+
+/// A service's line: what serves, and what all doors saw of its clones together.
+fn in_short(picture: &Picture, service: &Service) -> Markup {
+    let asked = || service.clones.iter().filter_map(|clone| clone.asked);
+    let (requests, failed): (u64, u64) = (asked().map(|of| of.requests).sum(), asked().map(|of| of.failed).sum());
+    let took: u64 = asked().map(|of| of.mean_us.saturating_mul(of.requests)).sum();
+    let overloaded = format!("stage.http-{}.overloaded", service.name);
+    let at: Vec<&str> =
+        picture.nodes.iter().filter(|node| node.gauge(&overloaded) == 1).map(|node| node.name.as_str()).collect();
+    let restarts: u32 = service.clones.iter().map(|clone| clone.restarts).sum();
+    html! {
+        span.brief {
+            (serving(service)) " of " (service.wanted) " clones serve"
+            @if requests > 0 {
+                ", " (number(requests as f64)) " requests lately, "
+                @if failed > 0 { strong { (number(failed as f64)) " failed" } } @else { "none failed" }
+                ", " (millis(took / requests)) " on average"
+            }
+            @if restarts > 0 { ", " (restarts) @if restarts == 1 { " restart" } @else { " restarts" } }
+            @if !at.is_empty() { ", " strong { "overloaded at " (at.join(", ")) } }
+            @if !service.off.is_empty() { ", " strong { "partly out of use" } }
         }
     }
 }
@@ -207,6 +244,33 @@ mod tests {
         let shown = services(&picture.unwrap()).into_string();
         for part in [">44<", ">6<", ">20 ms<", ">1000 ms<", "the doors of all nodes"] {
             assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_service_is_one_line_until_something_is_to_be_looked_at() {
+        let service = |state: &str, wanted: u32, more: serde_json::Value| {
+            let mut of = serde_json::json!({"name": "shop", "wanted": wanted, "clones": [
+                {"name": "shop/0", "state": "serving", "asked": {"requests": 30, "failed": 0, "mean_us": 2000}},
+                {"name": "shop/1", "state": state, "asked": {"requests": 10, "failed": 0, "mean_us": 6000}}]});
+            of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let nodes =
+                serde_json::json!([{"name": "n1"}, {"name": "n2", "gauges": {"stage.http-shop.overloaded": 1}}]);
+            services(&Picture::read(serde_json::json!({"services": [of], "nodes": nodes})).unwrap()).into_string()
+        };
+        let none = serde_json::json!({});
+        let well = service("serving", 2, none.clone());
+        assert!(well.contains("<details class=\"service\" id=\"service-shop\">"), "{well}");
+        assert!(well.contains("2 of 2 clones serve, 40 requests lately, none failed, 3.0 ms on average"), "{well}");
+        assert!(well.contains("overloaded at n2"), "{well}");
+        let run = serde_json::json!({"runs": {"times": "0 3 * * *", "job": {"last": {"good": false}}}});
+        for ill in [
+            service("backoff", 2, none.clone()),
+            service("serving", 3, none),
+            service("serving", 2, serde_json::json!({"off": ["shop/7"]})),
+            service("serving", 2, run),
+        ] {
+            assert!(ill.contains("id=\"service-shop\" open data-open>"), "{ill}");
         }
     }
 

@@ -190,14 +190,38 @@ fn a_browser_that_stays_on_the_monitor_sees_a_node_die_and_come_back() {
     let text = "document.body.innerText";
     let nodes: Vec<String> = (1..=3).map(|n| format!("{text}.includes('{}')", up.at(n).http)).collect();
     page.shows("three live nodes", &format!("{text}.includes('3 nodes live') && {}", nodes.join(" && ")));
-    page.shows("the clones and the namespace", &format!("{text}.includes('shop/0') && {text}.includes('carts')"));
     page.shows("that it is live", "document.getElementById('connection').dataset.state == 'live'");
+    let wanted = up.status(1).unwrap()["services"][0]["wanted"].clone();
+    page.shows("the service in a line, and the namespace", &format!(
+        "{text}.includes('{wanted} of {wanted} clones serve') && {text}.includes('carts') && !document.getElementById('service-shop').open"
+    ));
+    page.shows("what to open", "(document.querySelector('#service-shop summary').focus(), true)");
+    page.does("key Enter");
+    page.shows("the clones", "document.getElementById('services').innerText.includes('shop/0')");
+    page.does("width 360");
+    page.shows(
+        "all of itself on a narrow screen",
+        "[document.documentElement, ...document.querySelectorAll('.wide')].every(e => e.scrollWidth <= e.clientWidth)",
+    );
+    page.does("width 0");
+    let find = |words: &str| {
+        format!(
+            "(document.getElementById('events-find').value = '{words}', \
+             document.getElementById('events-find').dispatchEvent(new Event('input')), true)"
+        )
+    };
+    let hidden = "[...document.querySelectorAll('ol.events li')].every(e => e.hidden)";
+    page.shows("a field for words", &find("no-such-word"));
+    page.shows("no event with these words", &format!("{hidden} && {text}.includes('0 of ')"));
+    page.shows("a field for words", &find(""));
+    page.shows("events", &format!("!{hidden}"));
     Proc::of(up.node_pid(3)).unwrap().signal(Signal::KILL);
     // The event says who; the summary may be whole again before the next look.
     page.shows("the death", "[...document.querySelectorAll('ol.events li')].some(e => e.innerText.includes('n3') && /no longer answers|restarted/.test(e.innerText))");
     up.event("restarted", WITHIN);
     up.settle(Duration::from_secs(30), 0);
     page.shows("three live nodes again", &format!("{text}.includes('3 nodes live')"));
+    page.shows("what was opened", "document.getElementById('services').innerText.includes('shop/0')");
 }
 
 #[test]
@@ -226,6 +250,8 @@ fn a_person_without_a_mouse_takes_things_out_of_use_in_the_monitor_and_puts_them
         });
     };
 
+    page.shows("what to open", "(document.querySelector('#service-shop summary').focus(), true)");
+    page.does("key Enter");
     press(&mut page, "/v1/disable/shop/1");
     page.does("type wrong");
     page.does("key Enter");
@@ -258,6 +284,10 @@ fn a_person_without_a_mouse_takes_things_out_of_use_in_the_monitor_and_puts_them
         is_off(part, off);
         page.shows("that it was done", &format!("!{dialog}.open"));
     }
+    // The token is in the page: what clones said is read at once.
+    page.shows("a button for logs", "(document.querySelector('#logs-form button').focus(), true)");
+    page.does("key Enter");
+    page.shows("what clones said", "/^[1-9][0-9]* of [1-9]/.test(document.getElementById('logs-found').innerText)");
     up.settle(Duration::from_secs(30), 0);
 }
 
