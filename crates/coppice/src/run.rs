@@ -66,6 +66,10 @@ pub struct RunArgs {
     /// theirs; may be given several times
     #[arg(long, value_name = "NAME", value_parser = trusted_header)]
     pub trusted_header: Vec<hyper::header::HeaderName>,
+    /// The port at which clients find HTTPS, where another one than the door's leads to it: plain HTTP is led there (default: 443
+    /// for who came by port 80 though the HTTP door has another, else the HTTPS door's)
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub https_outside: Option<u16>,
     /// The API shows nothing to who shows no token, but whether the node lives and is ready
     #[arg(long)]
     pub api_private: bool,
@@ -482,7 +486,12 @@ impl Started {
             trusted_headers: args.trusted_header.clone(),
             address_connections_max: args.address_connections_max,
             files_dir: home.services.clone(),
-            secure: card.doors.get(Door::Https).map(|at| Secure { certs: Arc::clone(&services_tls), port: at.port() }),
+            secure: card.doors.get(Door::Https).map(|at| Secure {
+                certs: Arc::clone(&services_tls),
+                port: at.port(),
+                plain_port: card.doors.get(Door::Http).map_or(80, |at| at.port()),
+                outside: args.https_outside,
+            }),
             access: Some(AccessLogs::start(args.dir.join("logs")).map_err(|e| e.to_string())?),
             ..Default::default()
         };

@@ -18,6 +18,10 @@ use crate::tls::Certs;
 pub struct Secure {
     pub certs: Arc<Certs>,
     pub port: u16,
+    /// Of the HTTP door itself.
+    pub plain_port: u16,
+    /// Where clients find it, if an operator says so: what is before the nodes may lead another port here.
+    pub outside: Option<u16>,
 }
 
 impl Secure {
@@ -28,9 +32,19 @@ impl Secure {
         if !self.certs.has(name) {
             return None;
         }
-        let port = if self.port == 443 { String::new() } else { format!(":{}", self.port) };
+        let port = match self.port_for(host) {
+            443 => String::new(),
+            port => format!(":{port}"),
+        };
         let path = path.map_or("/", PathAndQuery::as_str);
         HeaderValue::from_str(&format!("https://{name}{port}{path}")).ok()
+    }
+
+    /// Who names no port came to port 80. Where that is not our door's something leads it here, and so it will lead 443.
+    fn port_for(&self, host: &str) -> u16 {
+        let came_by_80 = host.rsplit_once(':').is_none_or(|(_, port)| port == "80");
+        let ports_are_led = came_by_80 && self.plain_port != 80;
+        self.outside.unwrap_or(if ports_are_led { 443 } else { self.port })
     }
 }
 
@@ -73,21 +87,29 @@ mod tests {
         let made =
             rcgen::generate_simple_self_signed(vec!["shop.example".to_owned(), "*.w.example".to_owned()]).unwrap();
         let certs = Certs::own(&made.cert.pem(), &made.signing_key.serialize_pem()).unwrap();
-        let at = |port, host: &str, path: &'static str| {
-            let (secure, path) = (Secure { certs: Arc::clone(&certs), port }, PathAndQuery::from_static(path));
+        let at = |(plain_port, port, outside), host: &str, path: &'static str| {
+            let secure = Secure { certs: Arc::clone(&certs), port, plain_port, outside };
+            let path = PathAndQuery::from_static(path);
             let found = secure.place_of(&HeaderValue::from_str(host).unwrap(), Some(&path))?;
             Some(found.to_str().unwrap().to_owned())
         };
-        for (port, host, path, expect) in [
-            (443, "shop.example", "/a?b=c", Some("https://shop.example/a?b=c")),
-            (8443, "Shop.example:8080", "/", Some("https://Shop.example:8443/")),
-            (443, "x.w.example:80", "/", Some("https://x.w.example/")),
-            (443, "y.x.w.example", "/", None),
-            (443, "other.example", "/", None),
-            (443, "127.0.0.1:80", "/", None),
-            (443, "", "/", None),
+        let (usual, high, half) = ((80, 443, None), (8080, 8443, None), (80, 8443, None));
+        for (ports, host, path, expect) in [
+            (usual, "shop.example", "/a?b=c", Some("https://shop.example/a?b=c")),
+            (usual, "x.w.example:80", "/", Some("https://x.w.example/")),
+            (high, "Shop.example:8080", "/", Some("https://Shop.example:8443/")),
+            // Led here from port 80 of somewhere else.
+            (high, "shop.example", "/", Some("https://shop.example/")),
+            (high, "shop.example:80", "/", Some("https://shop.example/")),
+            (half, "shop.example", "/", Some("https://shop.example:8443/")),
+            ((80, 8443, Some(443)), "shop.example", "/", Some("https://shop.example/")),
+            ((8080, 8443, Some(9443)), "shop.example", "/", Some("https://shop.example:9443/")),
+            (usual, "y.x.w.example", "/", None),
+            (usual, "other.example", "/", None),
+            (usual, "127.0.0.1:80", "/", None),
+            (usual, "", "/", None),
         ] {
-            assert_eq!(at(port, host, path).as_deref(), expect, "{host}");
+            assert_eq!(at(ports, host, path).as_deref(), expect, "{ports:?} {host}");
         }
         let (_, body) = ANSWER.split_once("\r\n\r\n").unwrap();
         assert!(ANSWER.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());

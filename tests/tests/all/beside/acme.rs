@@ -188,7 +188,8 @@ fn a_certificate_comes_by_itself_though_the_node_that_asks_is_killed_and_is_rene
         let said = e2e::http::request(up.at(other).http, "GET", "/a?b", &[("Host", host)], b"").unwrap();
         (said.status, said.header("location").map(str::to_owned))
     };
-    assert_eq!(plain("shop.example"), (308, Some(format!("https://shop.example:{https}/a?b"))));
+    assert_eq!(plain("shop.example:1"), (308, Some(format!("https://shop.example:{https}/a?b"))));
+    assert_eq!(plain("shop.example"), (308, Some("https://shop.example/a?b".to_owned())));
     assert_eq!(plain("other.example").0, 404);
 
     // Beside it one that nobody gives: in words, and not again at once.
