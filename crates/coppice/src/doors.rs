@@ -236,8 +236,11 @@ async fn serve(door: Door, socket: TcpListener, hall: &Hall) -> io::Result<()> {
             let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
             edge::http::serve_with(socket, view, dial, meter, Arc::clone(&hall.desk) as _, config).await
         }
-        Door::Api => edge::api::serve(socket, hall.api.clone(), None).await,
-        Door::ApiTls => edge::api::serve(socket, hall.api.clone(), Some(Arc::clone(hall.certificates()))).await,
+        Door::Api | Door::ApiTls => {
+            let certs = (door == Door::ApiTls).then(|| Arc::clone(hall.certificates()));
+            let stop = edge::closing::closes(hall.view.clone(), Arc::clone(&hall.meter));
+            edge::api::serve(socket, hall.api.clone(), certs, Arc::clone(&hall.meter), stop).await
+        }
         Door::RespTls => {
             let acceptor = hall.certificates().acceptor_of(&[]).map_err(io::Error::other)?;
             let stop = edge::closing::closes(hall.view.clone(), Arc::clone(&hall.meter));

@@ -633,7 +633,8 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
     let has_some = || {
         // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.
         let tcp = meter.tcp.connections() > 0 && began.elapsed() < TCP_CLOSE_MAX;
-        tcp || !meter.is_empty()
+        let api = !meter.api.is_empty() && began.elapsed() < LAST_TIME;
+        tcp || api || !meter.is_empty()
     };
     while has_some() && began.elapsed() < DOORS_CLOSE_MAX {
         tokio::time::sleep(Duration::from_millis(5)).await;

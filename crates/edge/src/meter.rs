@@ -14,6 +14,7 @@ use flow::stage::Shown;
 use tokio::sync::Semaphore;
 
 use crate::answers::Answers;
+use crate::api::asks::UnderWay;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
@@ -35,6 +36,8 @@ pub struct Meter {
     pub unread: Unread,
     /// `resp.subscribers_bytes`, `resp.subscribers_closed_total`, `resp.subscriptions_refused_total`.
     pub subscribers: Subscribers,
+    /// Of the API's door, no figure: for a node that is about to end.
+    pub api: Arc<UnderWay>,
     /// `tcp.streams` (connections ended), `tcp.errors` (no clone reached), `tcp.connections`.
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
@@ -358,6 +361,7 @@ impl Meter {
             resp: Arc::new(Door::new("resp", "commands")),
             unread: Unread::default(),
             subscribers: Subscribers::default(),
+            api: Arc::default(),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
             caches: Arc::default(),

@@ -12,6 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base::Span;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     let view = api.view();
     basic_is_bearer(&mut request);
     if let Err(problem) = admit(&api, &view, &request) {
+        let unheard = problem.status == StatusCode::UNAUTHORIZED && !has_heard(&view);
+        let problem = if unheard { Problem::busy(UNHEARD, Span::millis(500)) } else { problem };
         let mut response = problem.into_response();
         if response.status() == StatusCode::UNAUTHORIZED && !request.uri().path().starts_with("/v1/") {
             // A browser asks the person.
@@ -45,6 +48,9 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     }
     let with = Opened { at: request.uri().clone(), token: token_alone(request.headers()), who: None };
     let response = next.run(request).await;
+    if response.status() == StatusCode::UNAUTHORIZED && !has_heard(&api.view()) {
+        return Problem::busy(UNHEARD, Span::millis(500)).into_response();
+    }
     // A stream lasts, and its token may be made anew meanwhile.
     match with.opened(&view) {
         Some(with) if response.body().size_hint().exact().is_none() => {
@@ -54,6 +60,13 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
         _ => response,
     }
 }
+
+/// Whether a token that opens nothing is wrong: a node that has just started knows none, or those of when it ended.
+pub fn has_heard(view: &View) -> bool {
+    view.root.leader.is_some() && view.root.version > 0
+}
+
+pub const UNHEARD: &str = "this node has just started and has not heard of the declaration yet, so it knows no tokens";
 
 /// What a request was opened with.
 struct Opened {

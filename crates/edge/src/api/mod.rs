@@ -48,6 +48,7 @@ use crate::tls::{Certs, Pem};
 use crate::{Functions, Meter};
 
 mod address;
+pub mod asks;
 mod cache;
 mod catalog;
 mod certificates;
@@ -57,7 +58,7 @@ mod coming;
 mod declare;
 pub mod dump;
 mod explain;
-mod guard;
+pub(crate) mod guard;
 pub mod limits;
 mod linear;
 pub mod logs;
@@ -87,6 +88,7 @@ pub use places::Room;
 pub use problem::Problem;
 pub use shown::Sight;
 
+use asks::Asks;
 use coming::Coming;
 use places::{Door, Streams, Visitor};
 
@@ -295,8 +297,14 @@ const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../d
 ///
 /// # Errors
 /// As said.
-pub async fn serve(listener: std::net::TcpListener, router: Router, certs: Option<Arc<Certs>>) -> io::Result<()> {
-    serve_with(listener, router, Room::default(), certs).await
+pub async fn serve(
+    listener: std::net::TcpListener,
+    router: Router,
+    certs: Option<Arc<Certs>>,
+    meter: Arc<Meter>,
+    stop: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    serve_with(listener, router, Room::default(), certs, (meter, stop)).await
 }
 
 /// [`serve`] with room for more or fewer.
@@ -308,14 +316,21 @@ pub async fn serve_with(
     router: Router,
     room: Room,
     certs: Option<Arc<Certs>>,
+    (meter, stop): (Arc<Meter>, impl Future<Output = ()> + Send),
 ) -> io::Result<()> {
+    let mut stop = std::pin::pin!(stop);
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let acceptor = certs.as_ref().map(|certs| certs.acceptor_of(&[b"http/1.1"])).transpose();
     let acceptor = acceptor.map_err(io::Error::other)?;
     let door = Door::new(room, certs);
     loop {
-        let (stream, from) = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // Who comes now waits in the kernel's queue for the next program.
+            () = &mut stop => std::future::pending().await,
+        };
+        let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "api: a connection could not be accepted");
@@ -327,12 +342,12 @@ pub async fn serve_with(
         let Ok(to) = stream.local_addr() else { continue };
         let visitor = door.enter(from.ip(), to.ip());
         let _ = stream.set_nodelay(true);
-        let (router, acceptor) = (router.clone(), acceptor.clone());
+        let (router, acceptor, asks) = (router.clone(), acceptor.clone(), Asks::new(Arc::clone(&meter)));
         tokio::spawn(async move {
             let talk = async {
-                let Some(acceptor) = acceptor else { return answer(stream, &visitor, router).await };
+                let Some(acceptor) = acceptor else { return answer(stream, &visitor, router, asks).await };
                 match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => answer(stream, &visitor, router).await,
+                    Ok(Ok(stream)) => answer(stream, &visitor, router, asks).await,
                     Ok(Err(error)) => tracing::debug!(%error, peer = %from.ip(), "api: TLS was not agreed on"),
                     Err(_) => tracing::debug!(peer = %from.ip(), "api: TLS was not agreed on in time"),
                 }
@@ -347,18 +362,22 @@ pub async fn serve_with(
 }
 
 /// All requests of a connection.
-async fn answer<S>(stream: S, visitor: &Visitor, router: Router)
+async fn answer<S>(stream: S, visitor: &Visitor, router: Router, asks: Asks)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
+        let busy = asks.begins();
         request.extensions_mut().insert(visitor.clone());
-        TowerToHyperService::new(router.clone()).call(request)
+        let answer = TowerToHyperService::new(router.clone()).call(request);
+        let asks = &asks;
+        async move { answer.await.map(|response| asks.answers(response, busy)) }
     });
+    let talk = http.serve_connection(TokioIo::new(stall::Stall::new(stream)), service);
     // It ends in an error whenever a client goes away; that is no news.
-    let _ = http.serve_connection(TokioIo::new(stall::Stall::new(stream)), service).await;
+    let _ = asks.beside(talk).await;
 }
 
 #[cfg(test)]

@@ -459,6 +459,21 @@ fn a_value_is_stored_read_and_removed() {
 }
 
 #[test]
+fn a_node_that_has_not_heard_of_the_declaration_does_not_call_a_token_wrong() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = toy(vec![]);
+        for root in [Default::default(), node::view::RootView { leader: None, ..view().root }] {
+            toy.view.send_replace(Arc::new(View { root, tokens: Default::default(), ..view() }));
+            let answer = call(&router, request("GET /v1/ns/carts/keys/a", &[CARTS], "")).await;
+            assert!(answer.status() == 503 && answer.headers().contains_key("retry-after"), "{answer:?}");
+        }
+        toy.view.send_replace(Arc::new(View { tokens: Default::default(), ..view() }));
+        assert_eq!(call(&router, request("GET /v1/ns/carts/keys/a", &[CARTS], "")).await.status(), 401);
+    });
+}
+
+#[test]
 fn values_need_their_own_namespaces_token() {
     for (ns, token) in [("carts", "wrong"), ("carts", ""), ("nosuch", "secret"), ("nosuch", "")] {
         let bearer = format!("Bearer {token}");
@@ -647,7 +662,7 @@ fn it_is_served_over_a_socket() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (_toy, router) = toy(vec![]);
-        let server = tokio::spawn(serve(listener, router, None));
+        let server = tokio::spawn(serve(listener, router, None, Arc::default(), std::future::pending()));
         let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
         let request = format!("GET /readyz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();

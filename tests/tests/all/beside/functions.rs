@@ -276,8 +276,7 @@ fn write(nodes: &[At], token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) 
             let headers = [("Authorization", bearer.as_str())];
             match http::request(at.api, "POST", "/v1/ns/bank/apply/hot", &headers, body).map(|reply| reply.status) {
                 Ok(200) => ends.done.fetch_add(1, Relaxed),
-                // A node that has just started knows no tokens yet.
-                Ok(503 | 401) => ends.refused.fetch_add(1, Relaxed),
+                Ok(503) => ends.refused.fetch_add(1, Relaxed),
                 Ok(504) => ends.unknown.fetch_add(1, Relaxed),
                 Ok(other) => panic!("HTTP {other}"),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => 0,

@@ -26,7 +26,7 @@ async fn door(room: Room, is_private: bool) -> (Arc<Toy>, SocketAddr) {
     );
     let listener = host::ports::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let addr = listener.local_addr().unwrap();
-    tokio::spawn(serve_with(listener, router, room, None));
+    tokio::spawn(serve_with(listener, router, room, None, (Arc::default(), std::future::pending())));
     (toy, addr)
 }
 

@@ -1,6 +1,7 @@
 //! Saying who one is and in which dialect, and being sure that the other side is there.
 
 use super::*;
+use crate::api::guard::has_heard;
 use crate::resp::encode::Protocol;
 use crate::resp::limits::*;
 
@@ -112,6 +113,10 @@ fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act
         let no_place = call.client.take_place(&call.node.known, most).err()?;
         call.node.turned_away.set(call.node.turned_away.get() + 1);
         return Some(Act::Close(Reply::Error(format!("ERR max number of clients reached: {no_place}"))));
+    }
+    if !has_heard(&view) {
+        call.client.wrong_passwords -= 1;
+        return Some(Act::Now(Reply::error("LOADING this node has just started and knows no namespaces yet")));
     }
     let wrong = Reply::error("WRONGPASS no namespace of this name has this token; `coppice status` lists namespaces");
     Some(if call.client.wrong_passwords < WRONG_PASSWORDS_MAX { Act::Now(wrong) } else { Act::Close(wrong) })

@@ -29,6 +29,12 @@ fn a_token_opens_its_namespace_and_wrong_ones_end_the_connection() {
         send(&mut stream, &["GET a"]).await;
         expect(&mut stream, "-NOAUTH Authentication required: AUTH <namespace> <token>\r\n", "token changed").await;
         let wrong = "-WRONGPASS no namespace of this name has this token; `coppice status` lists namespaces\r\n";
+        toy.forget();
+        for _ in 0..limits::WRONG_PASSWORDS_MAX {
+            send(&mut stream, &["AUTH carts secret"]).await;
+            expect(&mut stream, "-LOADING this node has just started and knows no namespaces yet\r\n", "unheard").await;
+        }
+        toy.set_tokens(&[("carts", "changed")]);
         for _ in 0..limits::WRONG_PASSWORDS_MAX {
             send(&mut stream, &["AUTH carts secret"]).await;
             expect(&mut stream, wrong, "the old token").await;

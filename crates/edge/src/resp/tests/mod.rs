@@ -195,7 +195,14 @@ impl Toy {
 
     fn set_tokens(&self, tokens: &[(&str, &str)]) {
         let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-        *self.view.borrow_mut() = Arc::new(View { tokens: Arc::new(tokens), me: "n1".into(), ..View::default() });
+        let root = node::view::RootView { leader: Some("n1".into()), version: 1, ..Default::default() };
+        let view = View { tokens: Arc::new(tokens), me: "n1".into(), root, ..View::default() };
+        *self.view.borrow_mut() = Arc::new(view);
+    }
+
+    /// A node that has just started.
+    fn forget(&self) {
+        *self.view.borrow_mut() = Arc::default();
     }
 }
 
