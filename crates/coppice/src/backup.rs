@@ -55,7 +55,7 @@ pub struct BackupArgs {
     #[command(subcommand)]
     command: Option<BackupCommand>,
     /// The folder: each backup becomes a folder in it, and code that is there is not written again
-    #[arg(value_name = "DIR", required = true)]
+    #[arg(value_name = "DIR", required = true, value_parser = folder)]
     folder: Option<PathBuf>,
     /// Also namespaces whose class keeps nothing on disk (session)
     #[arg(long)]
@@ -91,7 +91,7 @@ pub enum BackupCommand {
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct VerifyArgs {
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = folder)]
     folder: PathBuf,
     /// The backup of this moment, as its folder is called (default: the newest)
     #[arg(long, value_name = "MOMENT")]
@@ -114,6 +114,20 @@ Examples:
 In it are the declaration, the code that it names, and all namespaces that are on disk; with --key also secrets of
 services and certificates of the cluster, sealed. Not in it: the cluster's authority and its key, the operator's token,
 tokens and cookie keys of namespaces, of which a restored cluster has new ones.";
+
+/// A folder, and no address of a store: it would become a folder of that name, and nobody would look there for backups.
+///
+/// # Errors
+/// How backups come there.
+pub fn folder(text: &str) -> Result<PathBuf, String> {
+    match text.split_once("://") {
+        Some((scheme, place)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => Err(format!(
+            "backups are folders, and Coppice speaks no {scheme} itself: back up to a folder and copy it \
+             (`rclone sync /mnt/b remote:{place}`, `aws s3 sync /mnt/b {text}`), or mount the store at one (`rclone mount`)"
+        )),
+        _ => Ok(text.into()),
+    }
+}
 
 /// What belongs to a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -15,6 +15,15 @@ fn what_is_left_out_says_why() {
     assert!(why_left_out("cache").contains("a copy of what is kept elsewhere"));
 }
 
+#[test]
+fn the_address_of_a_store_is_no_folder_and_says_what_to_do() {
+    let wrong = super::folder("s3://bucket/b").unwrap_err();
+    assert!(wrong.contains("aws s3 sync /mnt/b s3://bucket/b") && wrong.contains("rclone"), "{wrong}");
+    for place in ["/mnt/b", "b", "C:/b", "./a://b"] {
+        assert_eq!(super::folder(place), Ok(place.into()));
+    }
+}
+
 /// A backup without namespaces, with code of this digest.
 fn one(folder: &Path, name: &str, code: &str) -> PathBuf {
     let place = folder.join(name);

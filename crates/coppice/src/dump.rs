@@ -57,6 +57,9 @@ pub struct LoadArgs {
     /// Into this namespace, which is declared and of the same class
     #[arg(long = "as", value_name = "OTHER")]
     other: Option<String>,
+    /// So much a second at most, like 5MiB: beside others that use the cluster (default: as fast as it goes)
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
     /// Print what was loaded as JSON
     #[arg(long)]
     json: bool,
@@ -246,7 +249,7 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
             plain(&head.namespace),
         ));
     }
-    let loaded = load(&api, to, Source::File(args.file.clone()), (&head.class, counts.bytes)).await?;
+    let loaded = load(&api, to, Source::File(args.file.clone()), (&head.class, counts.bytes), args.rate).await?;
     if args.json {
         say!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
     } else {
@@ -315,7 +318,13 @@ impl Source {
 }
 
 /// Puts what was checked, of this class and about so many bytes, into a namespace.
-pub async fn load(api: &Api, namespace: &str, from: Source, (class, bytes): (&str, u64)) -> Result<Loaded, String> {
+pub async fn load(
+    api: &Api,
+    namespace: &str,
+    from: Source,
+    (class, bytes): (&str, u64),
+    rate: Option<Size>,
+) -> Result<Loaded, String> {
     // The node says the same, but to whom it says so in the middle of a large body may not hear it.
     let is = api.get(&format!("/v1/ns/{}", name(namespace)?)).await?.json()?;
     if is["class"] != class {
@@ -326,9 +335,14 @@ pub async fn load(api: &Api, namespace: &str, from: Source, (class, bytes): (&st
     let (pieces, taken) = mpsc::channel(PIECES_AHEAD);
     let mut progress = Progress { of: bytes, ..Progress::of("loaded", namespace) };
     let read = tokio::task::spawn_blocking(move || {
-        let mut sent = 0;
+        let (mut sent, mut next) = (0, Instant::now());
         from.pour(&mut |piece: Bytes| {
             sent += piece.len() as u64;
+            if let Some(Size(rate)) = rate {
+                // What was missed of the pace is not made up for.
+                next = next.max(Instant::now()) + Duration::from_secs_f64(piece.len() as f64 / rate.max(1) as f64);
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
             progress.tell(Counts { bytes: sent, ..Counts::default() });
             // Who takes no more says why in his answer.
             pieces.blocking_send(piece).is_ok()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use node::sealed::Contents;
 use serde_json::json;
 
-use crate::backup::{CHANGED, GONE, Manifest, Namespace, beside, dump_file, read, text_of, view};
+use crate::backup::{self, CHANGED, GONE, Manifest, Namespace, beside, dump_file, read, text_of, view};
 use crate::client::Api;
 use crate::dump::{self, Source};
 use crate::happened::clock;
@@ -17,6 +17,7 @@ use crate::operate::NodeArgs;
 use crate::plain::{complain, plain, say};
 use crate::sealed::{self, Key};
 use crate::since::Merged;
+use crate::size::Size;
 
 /// As which file a restored declaration was applied.
 const RESTORED: &str = "restored.toml";
@@ -24,7 +25,7 @@ const RESTORED: &str = "restored.toml";
 #[derive(Clone, Debug, clap::Args)]
 pub struct RestoreArgs {
     /// What `coppice backup` has written
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = backup::folder)]
     folder: PathBuf,
     /// The backup of this moment, as its folder is called (default: the newest)
     #[arg(long, value_name = "MOMENT")]
@@ -41,6 +42,9 @@ pub struct RestoreArgs {
     /// Leave out its secrets and certificates, whose key is lost
     #[arg(long, conflicts_with_all = ["key", "namespace"])]
     without_secrets: bool,
+    /// So much a second at most, like 5MiB: beside others that use the cluster (default: as fast as it goes)
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
     /// Print what was restored as JSON
     #[arg(long)]
     json: bool,
@@ -52,7 +56,7 @@ pub const RESTORE_MORE: &str = "\
 Examples:
   coppice restore /mnt/b
   coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key backup.key
-  coppice restore /mnt/b --namespace bank --as bank-before
+  coppice restore /mnt/b --namespace bank --as bank-before --rate 5MiB
 
 All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
 
@@ -94,7 +98,7 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     api.post("/v1/apply", RESTORED, first).await?.json()?;
     let mut restored = BTreeMap::new();
     for (name, of) in &manifest.namespaces {
-        let loaded = load(&api, &place, name, name, of).await?;
+        let loaded = load(&args, &api, &place, (name, name), of).await?;
         restored.insert(name, json!({"keys": loaded.keys, "ended": loaded.ended}));
     }
     for digest in manifest.code.keys() {
@@ -140,7 +144,7 @@ async fn restore_one(
         let declared = namespaces_of(&text_of(&file)?, &|of| (of == name).then(|| to.to_owned()))?;
         api.post("/v1/apply", &format!("restored-{to}.toml"), declared).await?.json()?;
     }
-    let loaded = load(api, place, name, to, of).await?;
+    let loaded = load(args, api, place, (name, to), of).await?;
     if args.json {
         let (keys, ended) = (loaded.keys, loaded.ended);
         say!("{}", json!({"path": place, "namespace": to, "at_ms": of.at_ms, "keys": keys, "ended": ended}));
@@ -156,10 +160,10 @@ async fn restore_one(
 }
 
 async fn load(
+    args: &RestoreArgs,
     api: &Api,
     place: &Path,
-    name: &str,
-    to: &str,
+    (name, to): (&str, &str),
     of: &Namespace,
 ) -> Result<edge::api::dump::Loaded, String> {
     let file = dump_file(place, name)?;
@@ -171,7 +175,7 @@ async fn load(
             (Source::Merged(Merged { base, changed, gone }), since.base.bytes + of.bytes)
         }
     };
-    let loaded = dump::load(api, to, from, (&of.class, bytes)).await?;
+    let loaded = dump::load(api, to, from, (&of.class, bytes), args.rate).await?;
     complain!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
     Ok(loaded)
 }
