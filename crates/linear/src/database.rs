@@ -14,6 +14,8 @@ pub struct Beside {
     database: Option<Database>,
     /// It failed here alone, as there was no memory: the member takes no further part.
     broken: Option<Broken>,
+    /// As it was at some moment, for who reads it out.
+    frozen: Option<Bytes>,
 }
 
 /// A database as it goes into a snapshot.
@@ -39,9 +41,19 @@ impl Beside {
         Some(Image { bytes, digest: database.digest() })
     }
 
+    /// As it is at this moment, for who reads it out.
+    pub fn frozen(&self) -> Self {
+        Self { frozen: Some(self.image().map_or_else(Bytes::new, |image| image.bytes)), ..Self::default() }
+    }
+
+    /// What was frozen.
+    pub fn shown(&self) -> Option<&Bytes> {
+        self.frozen.as_ref()
+    }
+
     /// As a snapshot has it; none if that makes no sense.
     pub fn of(image: &[u8], digest: u64) -> Option<Self> {
-        Some(Self { database: Some(Database::open(image, digest).ok()?), broken: None })
+        Some(Self { database: Some(Database::open(image, digest).ok()?), ..Self::default() })
     }
 
     /// Of all that was ever done with it.
@@ -81,6 +93,28 @@ impl Space {
             beside.broken = Some(broken);
             Wrong::Undone
         })
+    }
+
+    /// Takes what was loaded in place of what there is.
+    ///
+    /// # Errors
+    /// It failed here alone.
+    pub fn load_database(&mut self, image: &[u8], bytes_max: u64) -> std::result::Result<Answer, Wrong> {
+        if self.beside.is_broken() {
+            return Err(Wrong::Undone);
+        }
+        match Database::load(image, bytes_max) {
+            Ok(Ok(database)) => {
+                let bytes = database.bytes();
+                self.beside.database = Some(database);
+                Ok(Ok(format!("{{\"bytes\":{bytes}}}").into()))
+            }
+            Ok(Err(failure)) => Ok(Err(failure)),
+            Err(broken) => {
+                self.beside.broken = Some(broken);
+                Err(Wrong::Undone)
+            }
+        }
     }
 
     /// Reads with a statement.

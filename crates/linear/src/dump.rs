@@ -2,12 +2,14 @@
 //! whole values in the place of what is there, and lets versions go on above those of the dump: so fencing tokens and
 //! entity tags never come again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::Priority;
 use bytes::Bytes;
 use class::dump::{self, Item, ItemKind, Part, Record};
 
+use super::functions::sql;
 use super::limits::DUMP_PAGE_BYTES;
 use super::moment;
 use super::op::{Op, Over, Ran, Reply, Step};
@@ -19,6 +21,8 @@ pub struct Dump {
     /// Those that are yet to be read; the last one is next.
     shards: Vec<(u64, u64)>,
     id: u64,
+    /// The database of a namespace of class `sql`, in place of keys.
+    of_database: bool,
     /// Of the shard that is being read.
     shard: Option<Shard>,
 }
@@ -34,7 +38,12 @@ struct Shard {
 impl Dump {
     pub fn new(space: Arc<str>, mut shards: Vec<(u64, u64)>, id: u64) -> Self {
         shards.sort_unstable_by(|a, b| b.cmp(a));
-        Self { space, shards, id, shard: None }
+        Self { space, shards, id, of_database: false, shard: None }
+    }
+
+    /// Of the database of a namespace of class `sql`.
+    pub fn of_database(space: Arc<str>, id: u64) -> Self {
+        Self { space, shards: vec![(0, u64::MAX)], id, of_database: true, shard: None }
     }
 }
 
@@ -50,6 +59,10 @@ impl dump::Dump for Dump {
         };
         let id = format!("{:016x}", self.id);
         let args = vec![id.into(), how.into(), after, DUMP_PAGE_BYTES.to_string().into()];
+        if self.of_database {
+            let steps = vec![Step::new(Bytes::from_static(DATABASE), sql::DUMP, args)];
+            return vec![Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(&self.space), steps) }];
+        }
         let steps = vec![Step::new(Bytes::new(), "dump", args)];
         let over = Over::Range { from, to };
         vec![Op { over, priority: Priority::LOWEST, ..Op::of(Arc::clone(&self.space), steps) }]
@@ -124,12 +137,75 @@ pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Option<Op> {
     Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) })
 }
 
+/// A database that is being loaded: its pieces come to lie at keys beside it, each of which ends by itself, and with the last record it takes
+/// the place of the one that is there.
+#[derive(Debug)]
+pub struct LoadDatabase {
+    space: Arc<str>,
+    /// What its keys begin with.
+    prefix: Bytes,
+    /// Bytes that it may have.
+    size_max: u64,
+    /// Those that came, in whatever order: so they do where a dump was put together of changes.
+    pieces: BTreeSet<u64>,
+}
+
+impl LoadDatabase {
+    /// `id`: of nothing else that is loaded.
+    pub fn new(space: Arc<str>, id: u64, size_max: u64) -> Self {
+        Self { space, prefix: format!("load/{id:016x}/").into(), size_max, pieces: BTreeSet::new() }
+    }
+
+    /// What puts this back; none if there is nothing to do.
+    ///
+    /// # Errors
+    /// It is no piece of a database.
+    pub fn load(&mut self, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {
+        let step = match record {
+            Record::Item(item) => {
+                let Item { key, kind: ItemKind::Text, values, .. } = item else {
+                    return Err("it has what is no piece of a database".into());
+                };
+                let nth = sql::piece_of(key).filter(|nth| *nth < sql::PIECES_MAX);
+                let (Some(nth), [piece]) = (nth, &values[..]) else {
+                    return Err(format!("{:?} is no piece of a database", String::from_utf8_lossy(key)));
+                };
+                if !self.pieces.insert(nth) {
+                    return Err(format!("piece {nth} of the database comes twice"));
+                }
+                let end = moment::at(wall_ms + PIECES_KEPT_MS);
+                let args = vec!["string".into(), end.into(), "0".into(), piece.clone()];
+                Step::new(sql::piece_key(&self.prefix, nth), "load", args)
+            }
+            Record::End(_) => {
+                let pieces = self.pieces.len() as u64;
+                if let Some(missing) = (0..pieces).find(|nth| !self.pieces.contains(nth)) {
+                    return Err(format!("piece {missing} of the database is missing"));
+                }
+                let args = vec![self.prefix.clone(), pieces.to_string().into(), self.size_max.to_string().into()];
+                Step::new(Bytes::from_static(DATABASE), sql::LOAD, args)
+            }
+            Record::Head(_) | Record::Part(_) | Record::Broken(_) => return Ok(None),
+        };
+        Ok(Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(&self.space), vec![step]) }))
+    }
+}
+
+/// There is one, so what it is called does not matter.
+const DATABASE: &[u8] = b"database";
+/// Pieces that were never put together go after an hour.
+const PIECES_KEPT_MS: u64 = 3_600_000;
+
 pub fn loaded(ran: &Ran) -> Result<(), String> {
     match ran {
         Ran::Done(replies) => {
             match replies.iter().find_map(|r| if let Reply::Wrong(why) = r { Some(why) } else { None }) {
                 Some(wrong) => Err(wrong.text().to_owned()),
-                None => Ok(()),
+                // Of a database: it is none, or may not be so large.
+                None => match replies.iter().find_map(|reply| sql::answer(reply.clone())) {
+                    Some(Err(failure)) => Err(failure.why),
+                    Some(Ok(_)) | None => Ok(()),
+                },
             }
         }
         Ran::Unmet => Err("it was not done".into()),

@@ -63,6 +63,7 @@ mod value;
 mod watchers;
 mod wire;
 
+pub use dump::{Dump, LoadDatabase};
 pub use heat::HotKey;
 pub use machine::{Input, Linear, Output, declared};
 pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};

@@ -202,6 +202,11 @@ impl Space {
         Self { map: self.map.clone(), clock: self.shown_clock(), revision: self.revision, ..Self::default() }
     }
 
+    /// Its database as it is at this moment, without its keys.
+    pub fn frozen_database(&self) -> Self {
+        Self { revision: self.revision, beside: self.beside.frozen(), ..Self::default() }
+    }
+
     /// As it will be when an entry with this clock is applied next, for who changes it to see what comes of it. Shares memory.
     pub fn draft(&self, clock: u64) -> Self {
         let clock = self.clock.max(clock);

@@ -43,6 +43,9 @@ pub const LEVEL: u32 = 7;
 /// The level from which statements of a batch keep a bounded part of memory.
 pub const LEVEL_BOUNDED: u32 = 8;
 
+/// The level from which databases are dumped and loaded.
+pub const LEVEL_DUMPED: u32 = 10;
+
 /// Its name in declarations.
 pub const NAME: &str = "sql";
 
@@ -102,9 +105,8 @@ impl Class for Sql {
     type Dump = Nothing<Never, Never>;
 
     const ON_DISK: bool = true;
-    const DUMPED: &'static str = "nothing";
-    const NOT_DUMPED: Option<&'static str> =
-        Some("databases of class sql are not written to files yet: read the rows with queries");
+    const DUMPED: &'static str =
+        "the whole database as it was at one moment, in pieces of the file that SQLite would have of it";
 
     fn born(_: &mut Birth, (): ()) -> Self {
         Sql
@@ -133,7 +135,7 @@ impl Class for Sql {
     }
 
     fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Never>, String> {
-        Err("databases of class sql are not loaded from files yet".into())
+        Err("databases are loaded by operations of class linear".into())
     }
 
     fn loaded(reply: &Never) -> Result<(), String> {

@@ -19,6 +19,7 @@ use http_body_util::BodyExt;
 use node::View;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use state::linear::LoadDatabase;
 use state::{Answer, Class, Op};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -67,10 +68,7 @@ pub async fn dump(
     for namespace in view.namespaces.iter().filter(|namespace| namespace.name == ns) {
         shards.extend(namespace.shards.iter().map(|shard| (shard.from, shard.to)));
     }
-    let mut id = [0; 8];
-    SystemRandom::new()
-        .fill(&mut id)
-        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
+    let id = drawn()?;
     let head = Head {
         format: FORMAT,
         namespace: ns.clone(),
@@ -79,7 +77,11 @@ pub async fn dump(
         on_disk: class.is_on_disk(),
         program: env!("CARGO_PKG_VERSION").into(),
     };
-    let dump = class.dump(ns.into(), shards, u64::from_le_bytes(id));
+    let dump = match class {
+        // Its groups are those of class `linear`, and so is what reads them.
+        Class::Sql => state::Dump::Linear(state::linear::Dump::of_database(ns.into(), id)),
+        class => class.dump(ns.into(), shards, id),
+    };
     let (pages, told) = mpsc::channel(DUMP_PAGES_AHEAD);
     tokio::spawn(tell(api, dump, head, rate, pages, room));
     let body = stream::unfold(told, |mut told| async { told.recv().await.map(|page| (Ok::<Bytes, Gone>(page), told)) });
@@ -142,7 +144,11 @@ pub async fn load(
     guard::operator(&headers, &view)?;
     let class = class_of(&view, &ns)?;
     let _room = room(&api)?;
-    let mut load = Load { api, class, ns: ns.into(), loaded: Loaded::default(), batch: Vec::new(), bytes: 0 };
+    let database = match class {
+        Class::Sql => Some(LoadDatabase::new((&*ns).into(), drawn()?, super::class::only_sql(&api, &ns)?)),
+        _ => None,
+    };
+    let mut load = Load { api, class, database, ns: ns.into(), loaded: Loaded::default(), batch: Vec::new(), bytes: 0 };
     match load.all(body).await {
         Ok(()) => Ok(Json(load.loaded).into_response()),
         Err(problem) => {
@@ -159,6 +165,8 @@ pub async fn load(
 struct Load {
     api: Api,
     class: Class,
+    /// Of class `sql`: it takes its place whole, with the last record.
+    database: Option<LoadDatabase>,
     ns: Arc<str>,
     loaded: Loaded,
     /// Operations that are to go together, and about how many bytes they have.
@@ -196,7 +204,11 @@ impl Load {
                 self.class.name()
             )));
         }
-        match (self.class.load(&self.ns, &record, wall_ms()).map_err(Problem::wrong)?, &record) {
+        let op = match &mut self.database {
+            Some(database) => database.load(&record, wall_ms()).map(|op| op.map(Op::Linear)),
+            None => self.class.load(&self.ns, &record, wall_ms()),
+        };
+        match (op.map_err(Problem::wrong)?, &record) {
             (Some(op), Record::Item(item)) => {
                 self.batch.push(op);
                 self.bytes += item.bytes();
@@ -263,6 +275,15 @@ fn class_of(view: &View, ns: &str) -> Result<Class, Problem> {
     match class.not_dumped() {
         None => Ok(class),
         Some(why) => Err(Problem::wrong(format!("namespace {ns} is of class {class}, which is not dumped: {why}"))),
+    }
+}
+
+/// A number that nothing else has.
+fn drawn() -> Result<u64, Problem> {
+    let mut id = [0; 8];
+    match SystemRandom::new().fill(&mut id) {
+        Ok(()) => Ok(u64::from_le_bytes(id)),
+        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers")),
     }
 }
 

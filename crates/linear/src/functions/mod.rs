@@ -224,6 +224,7 @@ const NEVER_GROW: &[&str] = &[
     "library.flush",
     "versions.above",
     "sql.batch",
+    "sql.load",
 ];
 /// Writes that do nothing where there is no key.
 const NEVER_MAKE: &[&str] = &[

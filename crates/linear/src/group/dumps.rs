@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use base::Time;
 use bytes::Bytes;
 
+use crate::functions::sql;
 use crate::limits::{DUMP_ENDS, DUMP_KEPT, DUMPS_MAX};
 use crate::op::{Ran, Reply};
 use crate::space::Space;
@@ -27,14 +28,16 @@ struct Frozen {
 pub struct Page<'a> {
     id: &'a Bytes,
     is_first: bool,
+    /// Of the database, not of keys.
+    of_database: bool,
 }
 
 /// The page that a command asks for, if it does.
 pub fn asked(command: &Command) -> Option<Page<'_>> {
     match &command.steps[..] {
-        [step] if step.function == "dump" => {
+        [step] if step.function == "dump" || step.function == sql::DUMP => {
             let (id, how) = (step.args.first()?, step.args.get(1)?);
-            Some(Page { id, is_first: &how[..] == b"first" })
+            Some(Page { id, is_first: &how[..] == b"first", of_database: step.function == sql::DUMP })
         }
         _ => None,
     }
@@ -47,7 +50,8 @@ impl Dumps {
             if self.frozen.len() >= DUMPS_MAX {
                 return None;
             }
-            self.frozen.insert(page.id.clone(), Frozen { space: space.frozen(), until: now });
+            let space = if page.of_database { space.frozen_database() } else { space.frozen() };
+            self.frozen.insert(page.id.clone(), Frozen { space, until: now });
         }
         let Some(frozen) = self.frozen.get_mut(page.id) else { return Some(Ran::Done(vec![Reply::Nil])) };
         let ran = frozen.space.read(&command.conditions, &command.steps);

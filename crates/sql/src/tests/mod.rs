@@ -179,3 +179,47 @@ fn a_damaged_image_is_not_believed() {
     image[..64].fill(7);
     assert!(Database::open(&image, 0).is_err());
 }
+
+#[test]
+fn an_image_from_outside_is_taken_only_if_batches_could_have_made_it() {
+    let database = with_table();
+    done(
+        &database,
+        json!(["insert into t (a) values ('x')", "create view v as select a from t", "create index i on t (n)"]),
+    );
+    let image = database.image().unwrap();
+    let load = |image: &[u8], most| Database::load(image, most).unwrap().map_err(|failure| (failure.kind, failure.why));
+    let loaded = load(&image, SIZE_MAX).unwrap();
+    assert_eq!(rows(&loaded, json!("select a from v")), json!([["x"]]));
+    // It goes on as any other does, and as another that was loaded.
+    let other = load(&image, SIZE_MAX).unwrap();
+    for database in [&loaded, &other] {
+        done(database, json!(["insert into t (a) values (random())"]));
+    }
+    assert_eq!((loaded.digest(), super::tests::image(&loaded)), (other.digest(), super::tests::image(&other)));
+    assert_eq!(rows(&load(&[], SIZE_MAX).unwrap(), json!("select count(*) from sqlite_schema")), json!([[0]]));
+    // And nothing else is.
+    assert_eq!(load(&image, 4_096).unwrap_err().0, Kind::Full);
+    assert_eq!(load(b"no database", SIZE_MAX).unwrap_err().0, Kind::Bad);
+    let made = |sql: &str| {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(sql).unwrap();
+        connection.serialize("main").unwrap().to_vec()
+    };
+    for (sql, says) in [
+        ("pragma page_size = 8192; vacuum; create table t (a)", "8192"),
+        ("pragma encoding = 'UTF-16le'; create table t (a)", "UTF-16le"),
+        ("create virtual table t using fts5(a)", "virtual"),
+    ] {
+        let (kind, why) = load(&made(sql), SIZE_MAX).unwrap_err();
+        assert!(kind == Kind::Refused && why.contains(says), "{sql}: {kind:?} {why}");
+    }
+    // Wherever it is damaged: it is refused, or the same rows are read.
+    let mut refused = 0;
+    for at in (0..image.len()).step_by(61) {
+        let mut damaged = image.to_vec();
+        damaged[at] ^= 0xff;
+        refused += usize::from(Database::load(&damaged, SIZE_MAX).unwrap().is_err());
+    }
+    assert!(refused > 5, "{refused}");
+}

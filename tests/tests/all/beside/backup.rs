@@ -10,6 +10,7 @@ use std::time::Duration;
 use e2e::procs::{self, Signal};
 use e2e::resp::{Resp, Word};
 use e2e::{Up, http, tools, wait_for};
+use serde_json::{Value, json};
 
 const NAMESPACES: &str = r#"
 [namespace.bank]
@@ -45,6 +46,18 @@ fn object(up: &Up, method: &str, id: u32, body: &str) -> (u16, String) {
         other => Err(format!("{other:?}")),
     });
     (reply.status, reply.text())
+}
+
+/// Asks the database of people, at whichever node.
+fn people(up: &Up, body: &Value) -> Value {
+    let bearer = format!("Bearer {}", up.token("people"));
+    let (path, body) = ("/v1/ns/people/sql", body.to_string());
+    let asked = || http::request(up.at(1).api, "POST", path, &[("Authorization", &bearer)], body.as_bytes());
+    let (answer, _) = wait_for("the database answers", Duration::from_secs(30), || match asked() {
+        Ok(reply) if reply.status == 200 => reply.json().map_err(|error| error.to_string()),
+        other => Err(format!("{other:?}")),
+    });
+    answer
 }
 
 /// Values of all kinds, and many.
@@ -129,7 +142,7 @@ fn a_namespace_goes_to_a_file_and_comes_back() {
     let (file, carts_file) = (path(&dir.join("bank.dump")), path(&dir.join("carts.dump")));
     up.coppice(&["ns", "dump", "carts", &carts_file]).good();
     let said = up.coppice(&["ns", "dump", "bank", &file, "--json"]).good();
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["keys"], &said["class"]), (&banked.len().into(), &"linear".into()), "{said}");
     assert_eq!(fs::read(&file).unwrap().len() as u64, said["bytes"].as_u64().unwrap());
 
@@ -232,7 +245,8 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
     let [key, other_key] = ["key", "other-key"].map(|name| path(&outside.0.join(name)));
     fs::create_dir(&outside.0).unwrap();
     let certificates = usize::from(tools::has("openssl"));
-    let (banked, carted): (BTreeMap<_, _>, BTreeMap<_, _>);
+    let (banked, carted, peopled): (BTreeMap<_, _>, BTreeMap<_, _>, _);
+    let everybody = "select count(*), sum(length(likes)), max(likes), min(likes) from person";
     {
         let up = Up::bare(3);
         up.apply("all.toml", NAMESPACES).good();
@@ -245,7 +259,7 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         wait_for("all nodes agree on what they know", Duration::from_secs(30), || match up.status(1)?["root"]["level"]
             .as_u64()
         {
-            Some(7..) => Ok(()),
+            Some(10..) => Ok(()),
             other => Err(format!("level {other:?}")),
         });
         set_secrets(&up);
@@ -260,6 +274,9 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         for line in ["HINCRBY cart honey 2", "SADD online ann", "SET flag on EX 5000"] {
             floor.ask(&line.split(' ').collect::<Vec<_>>()).unwrap();
         }
+        up.apply("people.toml", "[namespace.people]\nclass = \"sql\"\n").good();
+        let fill = "with recursive n(i) as (select 1 union all select i + 1 from n limit 900) insert into person select i, hex(randomblob(200)) from n";
+        people(&up, &json!({"batch": ["create table person (id integer primary key, likes text not null)", fill]}));
         let said = up.coppice(&["backup", &folder]).good();
         assert!(said.contains("left out: carts (class session"), "{said}");
         assert!(said.contains(&format!("left out: 2 secrets and {certificates} certificates; --key")), "{said}");
@@ -270,20 +287,22 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         bank.ask(&["SET", "n1", "changed"]).unwrap();
         bank.ask(&["DEL", "n2"]).unwrap();
         banked = all(&mut bank);
+        people(&up, &json!({"batch": ["update person set likes = 'honey' where id = 450"]}));
+        peopled = people(&up, &json!({"query": everybody}));
         // The second of the same second would have the same name.
         let (second, _) = wait_for("a second later", Duration::from_secs(20), || {
             let said = up.coppice(&["backup", &folder, "--all", "--keep", "1", "--key", &key, "--json"]);
             if said.is_good() { Ok(said.out) } else { Err(said.err) }
         });
-        let second: serde_json::Value = serde_json::from_str(&second).unwrap();
+        let second: Value = serde_json::from_str(&second).unwrap();
         assert_eq!(second["removed"].as_array().unwrap().len(), 0, "the second one stands on the first: {second}");
         let namespaces = &second["manifest"]["namespaces"];
-        assert_eq!(
-            (&namespaces["carts"]["keys"], &namespaces["carts"]["since"]),
-            (&3.into(), &serde_json::Value::Null)
-        );
+        assert_eq!((&namespaces["carts"]["keys"], &namespaces["carts"]["since"]), (&3.into(), &Value::Null));
         assert_eq!(namespaces["bank"]["keys"], banked.len(), "{second}");
         assert!(namespaces["bank"]["bytes"].as_u64().unwrap() < 2_000, "only what changed: {second}");
+        let people = &namespaces["people"];
+        assert!(people["keys"].as_u64().unwrap() > 20, "pieces of 16 KiB: {people}");
+        assert!((4_000..80_000).contains(&people["bytes"].as_u64().unwrap()), "some pages changed: {people}");
         assert_eq!(second["manifest"]["sealed"]["secrets"], 2, "{second}");
         assert!(up.coppice(&["events"]).good().contains("sealed for a backup"));
         assert!(up.coppice(&["restore", &folder, "--key", &key]).err.contains("app is declared in this cluster"));
@@ -295,7 +314,7 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
     let verify = |key: &str| alone(&["backup", "verify", &folder, "--key", key]);
     let restore = |key: &str| up.coppice(&["restore", &folder, "--key", key]);
     let said = verify(&key).good();
-    assert!(said.contains("is whole: 5 namespaces with") && said.contains("open with this key"), "{said}");
+    assert!(said.contains("is whole: 6 namespaces with") && said.contains("open with this key"), "{said}");
     assert!(alone(&["backup", "verify", &folder]).good().contains("were not opened: --key FILE"));
     let mut moments: Vec<PathBuf> =
         fs::read_dir(&folder).unwrap().flatten().map(|e| e.path()).filter(|p| p.join("ns").exists()).collect();
@@ -342,6 +361,7 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         });
     }
     assert_eq!((all(&mut open(&up, "bank")), all(&mut open(&up, "carts"))), (banked.clone(), carted));
+    assert_eq!(people(&up, &json!({"query": everybody})), peopled);
     assert_eq!(object(&up, "GET", 1, ""), (200, "letter 1".to_owned()));
     assert_eq!(object(&up, "GET", 2, "").0, 404);
     assert_eq!(object(&up, "GET", 3, "").1, "letter 3");

@@ -101,4 +101,23 @@ fn each_batch_happens_once_although_the_leader_is_killed_and_is_there_after_all_
     });
     assert_eq!((refused.0["type"].as_str(), refused.0["statement"].as_u64()), (Some("refused"), Some(1)));
     assert_eq!(rows(&up, &token, whole), all);
+
+    // It is dumped at one moment, and loaded into another namespace, where it takes the place of what is there.
+    let dump = "profiles.dump";
+    up.coppice(&["ns", "dump", "profiles", dump]).good();
+    up.apply("other.toml", "[namespace.other]\nclass = \"sql\"\nsize_max = \"16MiB\"\n").good();
+    wait_for("it is loaded", Duration::from_secs(60), || {
+        let said = up.coppice(&["ns", "load", "profiles", dump, "--as", "other"]);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
+    let other = up.token("other");
+    let query = json!({"query": whole}).to_string();
+    let bearer = format!("Bearer {other}");
+    let headers = [("Authorization", bearer.as_str())];
+    wait_for("any node gives it", Duration::from_secs(60), || {
+        let reply = http::request(up.at(3).api, "POST", "/v1/ns/other/sql", &headers, query.as_bytes());
+        let reply = reply.map_err(|error| error.to_string())?;
+        let is_all = reply.text().contains(&all.to_string());
+        if is_all { Ok(()) } else { Err(format!("{}: {}", reply.status, reply.text())) }
+    });
 }
