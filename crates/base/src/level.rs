@@ -70,6 +70,7 @@
 //! Level 10:
 //!
 //! - databases of class `sql` are dumped and loaded: the functions `sql.dump` and `sql.load` (`linear/src/functions/sql.rs`)
+//! - profiles: their records, `profile` of services and of steps of pipelines (`clones/src/profile.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 10;

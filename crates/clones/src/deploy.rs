@@ -122,6 +122,7 @@ impl Program {
             certificates: _,
             session: _,
             cache: _,
+            profile: _,
             pipeline: _,
             access_log: _,
             answer_timeout: _,

@@ -37,6 +37,7 @@ pub mod parts;
 pub mod path;
 pub mod pipeline;
 pub mod plan;
+pub mod profile;
 mod rollout;
 pub mod route;
 pub mod runs;
@@ -73,6 +74,9 @@ pub const LEVEL_ASKS: u32 = 7;
 /// ... and from which its clones may have bounds, and another user than their node's.
 pub const LEVEL_BOUNDS: u32 = 9;
 
+/// ... and from which profiles may be declared.
+pub const LEVEL_PROFILES: u32 = 10;
+
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
 /// ... and from which nodes show over TLS that names are ours.
@@ -103,7 +107,8 @@ pub use partition::Partition;
 pub use partition_check::tcp_ports;
 pub use parts::Parted;
 pub use pipeline::PipelineSpec;
-pub use route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes};
+pub use profile::ProfileSpec;
+pub use route::{Found, RouteClone, RoutePipeline, RouteProfile, RouteService, RouteSession, Routes};
 pub use sandbox::Sandbox;
 pub use session::SessionCookie;
 pub use size::Size;

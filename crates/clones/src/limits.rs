@@ -335,6 +335,14 @@ const _: () = assert!(PANIC_WAIT_FIRST.0 <= PANIC_WAIT_MAX.0, "waits grow");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");
 const _: () = assert!(BACKOFF_FIRST.0 <= BACKOFF_MAX.0, "waits grow");
 
+/// Bytes of a profile as JSON: it goes with each request, in a header.
+pub const PROFILE_BYTES_MAX: usize = 3_000;
+/// Fields of a schema.
+pub const PROFILE_FIELDS_MAX: usize = 64;
+/// Bytes of what a person is called.
+pub const PROFILE_ID_BYTES_MAX: usize = 200;
+/// Profiles of one cluster that may be declared.
+pub const PROFILES_MAX: usize = 64;
 /// Host names of one certificate: what public directories take.
 pub const CERTIFICATE_NAMES_MAX: usize = 100;
 /// Addresses that a directory may write to.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Span;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::limits::*;
 use crate::spec::{ServiceSpec, SpecError};
@@ -44,6 +45,10 @@ pub struct Step {
     pub size_min: Option<u64>,
     #[serde(default, with = "text::some_bytes", skip_serializing_if = "Option::is_none")]
     pub size_max: Option<u64>,
+    /// It is for people in whose profile these stand, so, alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub profile: BTreeMap<String, Value>,
+    /// `{profile.NAME}` is what stands there in the profile of who asks; without one, the parameter is left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
     /// None: as the pipeline says.
@@ -86,7 +91,43 @@ impl Step {
     }
 }
 
+/// The name of the field of a profile that a parameter is.
+fn field(param: &str) -> Option<&str> {
+    param.strip_prefix("{profile.")?.strip_suffix('}')
+}
+
+impl Step {
+    /// It goes by the profile of who asks.
+    pub fn uses_profile(&self) -> bool {
+        !self.profile.is_empty() || self.params.values().any(|param| field(param).is_some())
+    }
+
+    /// The step as it is for somebody with this profile; none: it is not for that one.
+    pub fn of_profile(&self, profile: &Map<String, Value>) -> Option<Self> {
+        if self.profile.iter().any(|(name, wanted)| profile.get(name) != Some(wanted)) {
+            return None;
+        }
+        let params = self.params.iter().filter_map(|(name, param)| {
+            let value = match field(param) {
+                None => param.clone(),
+                Some(field) => match profile.get(field)? {
+                    Value::String(text) => text.clone(),
+                    Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+                    other => other.to_string(),
+                },
+            };
+            Some((name.clone(), value))
+        });
+        Some(Self { params: params.collect(), ..self.clone() })
+    }
+}
+
 impl PipelineSpec {
+    /// Its answers differ from person to person.
+    pub fn uses_profile(&self) -> bool {
+        self.steps.iter().any(Step::uses_profile)
+    }
+
     pub fn body_max(&self) -> u64 {
         self.body_max.unwrap_or(PIPELINE_BODY_DEFAULT)
     }
@@ -171,6 +212,9 @@ impl PipelineSpec {
 
     /// What only newer programs know of it, and since when.
     pub fn newer_key(&self) -> (Option<&'static str>, u32) {
+        if self.uses_profile() {
+            return (Some("step"), crate::LEVEL_PROFILES);
+        }
         let says = self.steps.iter().filter_map(|step| step.on_fail).chain([self.on_fail]);
         if says.into_iter().any(|on_fail| on_fail == OnFail::Near) {
             return (Some("on_fail"), LEVEL_NEAR);

@@ -26,6 +26,7 @@ use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::partition_check::door_at;
 use crate::pipeline::{self, PipelineSpec};
+use crate::profile::ProfileSpec;
 use crate::session::SessionCookie;
 use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
 
@@ -45,6 +46,8 @@ pub struct RouteService {
     pub tcp: Arc<[TcpRoute]>,
     /// The edge keeps its users' sessions.
     pub session: Option<Arc<RouteSession>>,
+    /// Whose profiles go with its requests.
+    pub profile: Option<Arc<RouteProfile>>,
     /// The namespace in which edges keep its answers.
     pub cache: Option<Arc<str>>,
     /// What its answers pass.
@@ -79,6 +82,13 @@ pub struct RoutePipeline {
     pub spec: PipelineSpec,
     /// Of each step: changes with the worker's program.
     pub versions: Vec<u64>,
+}
+
+/// What an edge must know to find who asks, and what that one wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteProfile {
+    pub name: String,
+    pub spec: ProfileSpec,
 }
 
 /// What an edge must know to keep a service's sessions.
@@ -196,6 +206,7 @@ impl RouteService {
             http: spec.http.clone(),
             tcp: spec.tcp.as_slice().into(),
             session: None,
+            profile: None,
             cache: spec.cache.as_ref().map(|cache| cache.namespace.as_str().into()),
             pipeline: None,
             partition_pipelines: BTreeMap::new(),
@@ -227,6 +238,7 @@ impl RouteService {
             http: _,
             tcp: _,
             session,
+            profile,
             cache,
             pipeline,
             partition_pipelines,
@@ -247,7 +259,7 @@ impl RouteService {
             *name == other.name && place == (other.node, other.local, other.addr, other.peer, other.version)
         };
         self.is_routed_like(other)
-            && *session == other.session
+            && (session, profile) == (&other.session, &other.profile)
             && *cache == other.cache
             && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
             && (*access_log, *https) == (other.access_log, other.https)

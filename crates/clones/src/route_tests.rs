@@ -13,6 +13,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         http: Some(HttpRoute { host: host.into(), path: path.into() }),
         tcp: [].into(),
         session: None,
+        profile: None,
         cache: None,
         pipeline: None,
         partition_pipelines: Default::default(),

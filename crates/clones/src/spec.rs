@@ -118,6 +118,9 @@ pub struct ServiceSpec {
     /// Its clones make one content of another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<Worker>,
+    /// Whose profiles go with its requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// What its answers pass on their way out; a partition that names one goes before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<String>,
@@ -237,6 +240,7 @@ impl ServiceSpec {
             namespaces: Vec::new(),
             certificates: false,
             session: None,
+            profile: None,
             cache: None,
             worker: None,
             pipeline: None,
@@ -410,6 +414,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if self.profile.is_some() {
+            return Some(("profile".to_owned(), crate::LEVEL_PROFILES));
+        }
         if let Some(key) = bounds::key(self) {
             return Some((key.to_owned(), crate::LEVEL_BOUNDS));
         }
@@ -657,7 +664,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 40] = [
+const SERVICE_KEYS: [&str; 41] = [
     "run",
     "builtin",
     "code",
@@ -685,6 +692,7 @@ const SERVICE_KEYS: [&str; 40] = [
     "session",
     "cache",
     "worker",
+    "profile",
     "pipeline",
     "access_log",
     "sandbox",

@@ -106,7 +106,12 @@ fn the_known_keys_are_the_types_keys() {
     let (worker, builtin) = (Some(worker), Some("till".into()));
     let (secret_files, access_log) = (vec!["KEY".into()], AccessLog::Json);
     let spec = ServiceSpec { session: Some(session), cache, worker, builtin, secret_files, access_log, ..full() };
-    let spec = ServiceSpec { pipeline: Some("page".into()), before: vec!["m".into()], ..spec };
+    let spec = ServiceSpec {
+        pipeline: Some("page".into()),
+        profile: Some("readers".into()),
+        before: vec!["m".into()],
+        ..spec
+    };
     let (minute, hour) = (Some(Span::secs(60)), Some(Span::secs(3600)));
     let spec = ServiceSpec { before_timeout: minute, run_timeout: hour, schedule: Some("@daily".into()), ..spec };
     let spec = ServiceSpec { every: hour, catch_up: true, rerun: true, ..spec };

@@ -23,6 +23,7 @@ mod pace;
 mod pages;
 pub mod part;
 pub mod pool;
+mod profiles;
 mod proxy_protocol;
 pub mod resp;
 mod share;

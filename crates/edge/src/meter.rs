@@ -109,6 +109,12 @@ pub struct Sessions {
     pub ended: AtomicU64,
     /// Requests that ended in 503, since the session could not be read or stored.
     pub failed: AtomicU64,
+    /// Profiles that were read for requests, ...
+    pub profiles_read: AtomicU64,
+    /// ... that could not be, so that the one that was seen last went with the request, ...
+    pub profiles_old: AtomicU64,
+    /// ... or none, as this node had seen none.
+    pub profiles_unknown: AtomicU64,
 }
 
 /// What the edge cache of each service did since the start, of those that had requests.
@@ -460,11 +466,15 @@ impl Meter {
         for (what, count) in [("calls", calls), ("rounds", rounds), ("conflicts", conflicts)] {
             all.insert(format!("functions.{what}_total"), count.load(Relaxed));
         }
-        let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
+        let Sessions { read, stored, touched, ended, failed, profiles_read, profiles_old, profiles_unknown } =
+            &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]
         {
             all.insert(format!("http.sessions_{what}_total"), count.load(Relaxed));
+        }
+        for (what, count) in [("read", profiles_read), ("old", profiles_old), ("unknown", profiles_unknown)] {
+            all.insert(format!("http.profiles_{what}_total"), count.load(Relaxed));
         }
         all
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::NodeId;
 use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Affinity, Asked, DropHandler, Partition, Priority};
-use clones::route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes, tcp_asked};
+use clones::route::{Found, RouteClone, RoutePipeline, RouteProfile, RouteService, RouteSession, Routes, tcp_asked};
 use clones::{AccessLog, Allows, Asks, RouteHttps};
 
 use crate::affinity;
@@ -59,6 +59,8 @@ pub struct Doorway {
     pub class: u8,
     pub drop: Option<DropHandler>,
     pub session: Option<Arc<RouteSession>>,
+    /// Whose profiles go with its requests.
+    pub profile: Option<Arc<RouteProfile>>,
     /// The namespace in which answers are kept.
     pub cache: Option<Arc<str>>,
     /// What its answers pass.
@@ -294,6 +296,7 @@ fn doors(
     let name = |partition: &str| Name { front, service: &service.name, partition }.to_string();
     let (of_open, part_of_rest) = all.of(&name(""), open.len());
     let session = || service.session.clone();
+    let profile = || service.profile.clone();
     let cache = || service.cache.clone();
     let doorway = |(index, (partition, own)): (usize, (&Partition, &Option<Clones>))| {
         let name = name(&partition.name);
@@ -312,6 +315,7 @@ fn doors(
             class,
             drop,
             session: session(),
+            profile: profile(),
             cache: cache(),
             pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
             access_log: service.access_log,
@@ -329,6 +333,7 @@ fn doors(
         class,
         drop: None,
         session: session(),
+        profile: profile(),
         cache: cache(),
         pipeline: service.pipeline.clone(),
         access_log: service.access_log,

@@ -10,7 +10,7 @@ use base::NodeId;
 use bytes::Bytes;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
-use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, PipelineSpec, tcp_ports};
+use clones::{CertificateSpec, CloneId, LEVEL_CERTIFICATES, LEVEL_PROFILES, PipelineSpec, ProfileSpec, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub mod kind {
     /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services and keys of
     /// certificates, sealed, and their key. Never exported.
     pub const SECRET: &str = "secret";
+    /// What people want: where it is kept, and what may stand there.
+    pub const PROFILE: &str = "profile";
     /// Certificates that come by themselves.
     pub const CERTIFICATE: &str = "certificate";
     /// ... and what went wrong with some: [`crate::acme::Trouble`].
@@ -129,6 +131,8 @@ struct File {
     namespace: BTreeMap<String, Spanned<Written>>,
     #[serde(default)]
     pipeline: BTreeMap<String, Spanned<PipelineSpec>>,
+    #[serde(default)]
+    profile: BTreeMap<String, Spanned<ProfileSpec>>,
     #[serde(default)]
     certificate: BTreeMap<String, Spanned<CertificateSpec>>,
 }
@@ -229,6 +233,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     for (name, spec) in &parsed.pipeline {
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("pipeline.{name}"), &e))?;
         note(now, file, kind::PIPELINE, name, spec.get_ref(), &mut diff);
+    }
+    for (name, spec) in &parsed.profile {
+        check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("profile.{name}"), &e))?;
+        note(now, file, kind::PROFILE, name, spec.get_ref(), &mut diff);
     }
     for (name, spec) in &parsed.certificate {
         let wrong = |key: &str, why: &str| at_key(file, text, &parsed, &format!("certificate.{name}{key}"), why);
@@ -389,7 +397,8 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
             || spec.get_ref().newer_key().and_then(|(key, level)| newer(format!("certificate.{name}.{key}"), level));
         newer(format!("certificate.{name}"), LEVEL_CERTIFICATES).or_else(of_key)
     });
-    let errors: Vec<String> = namespaces.chain(services).chain(pipelines).chain(certificates).collect();
+    let profiles = parsed.profile.keys().filter_map(|name| newer(format!("profile.{name}"), LEVEL_PROFILES));
+    let errors: Vec<String> = namespaces.chain(services).chain(pipelines).chain(certificates).chain(profiles).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
@@ -536,11 +545,14 @@ pub fn export(now: &Declared) -> String {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pipeline: BTreeMap<String, PipelineSpec>,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        profile: BTreeMap<String, ProfileSpec>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         certificate: BTreeMap<String, CertificateSpec>,
     }
     let (namespace, service) = (all(now, kind::NAMESPACE), all(now, kind::SERVICE));
     let (pipeline, certificate) = (all(now, kind::PIPELINE), all(now, kind::CERTIFICATE));
-    let out = Out { namespace, service, pipeline, certificate };
+    let profile = all(now, kind::PROFILE);
+    let out = Out { namespace, service, pipeline, profile, certificate };
     toml::to_string(&out).expect("specs are plain tables")
 }
 
@@ -565,6 +577,12 @@ impl Spec for NamespaceSpec {
 impl Spec for PipelineSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         PipelineSpec::from_stored(value)
+    }
+}
+
+impl Spec for ProfileSpec {
+    fn from_stored(value: serde_json::Value) -> Option<Self> {
+        ProfileSpec::from_stored(value)
     }
 }
 
@@ -656,6 +674,7 @@ fn dropped(now: &Declared, file: &str, parsed: &File) -> Vec<(&'static str, Stri
             kind::SERVICE => (kind::SERVICE, parsed.service.contains_key(name)),
             kind::NAMESPACE => (kind::NAMESPACE, parsed.namespace.contains_key(name)),
             kind::PIPELINE => (kind::PIPELINE, parsed.pipeline.contains_key(name)),
+            kind::PROFILE => (kind::PROFILE, parsed.profile.contains_key(name)),
             kind::CERTIFICATE => (kind::CERTIFICATE, parsed.certificate.contains_key(name)),
             _ => continue,
         };
@@ -678,7 +697,7 @@ pub(crate) fn after(now: &Declared, change: &Change) -> Declared {
     Declared { version: now.version, records }
 }
 
-/// A name of a namespace, a pipeline or a certificate.
+/// A name of a namespace, a pipeline, a profile or a certificate.
 ///
 /// # Errors
 /// What would be right.
@@ -702,6 +721,7 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
         Some("service") => parsed.service.get(name).map(Spanned::span),
         Some("namespace") => parsed.namespace.get(name).map(Spanned::span),
         Some("pipeline") => parsed.pipeline.get(name).map(Spanned::span),
+        Some("profile") => parsed.profile.get(name).map(Spanned::span),
         Some("certificate") => parsed.certificate.get(name).map(Spanned::span),
         Some(_) | None => None,
     };

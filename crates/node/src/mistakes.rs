@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use clones::limits::{CLONES_MAX_BEFORE, PIPELINES_MAX, SERVICES_MAX_BEFORE};
+use clones::limits::{CLONES_MAX_BEFORE, PIPELINES_MAX, PROFILES_MAX, SERVICES_MAX_BEFORE};
 use clones::spec::{ServiceSpec, SpecError};
-use clones::{LEVEL_PARTS, PipelineSpec};
+use clones::{LEVEL_PARTS, PipelineSpec, ProfileSpec};
 use cluster::root::Declared;
 use state::{Class, NamespaceSpec};
 
@@ -20,6 +20,7 @@ pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
     errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
+    errors.extend(wrong_profiles(&all(all_of_it, kind::PROFILE), &services, &specs));
     errors.extend(acme::too_many(all_of_it));
     errors.extend(more_than_older_programs_take(level::agreed(all_of_it), &services));
     errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());
@@ -87,6 +88,26 @@ fn wrong_pipelines(
         why: format!("{} pipelines are over the limit of {PIPELINES_MAX}", pipelines.len()),
     });
     pipelines.iter().flat_map(of).chain(unknown).chain(many).collect()
+}
+
+/// They are kept in databases, and go with requests.
+fn wrong_profiles(
+    profiles: &BTreeMap<String, ProfileSpec>,
+    services: &BTreeMap<String, ServiceSpec>,
+    namespaces: &BTreeMap<String, NamespaceSpec>,
+) -> Vec<SpecError> {
+    let databases = namespaces.iter().filter(|(_, spec)| spec.class() == Class::Sql).map(|(name, _)| name.clone());
+    let databases = databases.collect();
+    let of = |(name, spec): (&String, &ProfileSpec)| {
+        let found = spec.mistakes(&databases).into_iter();
+        found.map(|(key, why)| SpecError { key: format!("profile.{name}.{key}"), why }).collect::<Vec<_>>()
+    };
+    let wrong = services.iter().filter_map(|(name, spec)| clones::profile::wrong(name, spec, profiles));
+    let many = (profiles.len() > PROFILES_MAX).then(|| SpecError {
+        key: "profile".into(),
+        why: format!("{} profiles are over the limit of {PROFILES_MAX}", profiles.len()),
+    });
+    profiles.iter().flat_map(of).chain(wrong).chain(many).collect()
 }
 
 /// Who knows a namespace's functions is a service that nodes can ask over HTTP.

@@ -9,7 +9,10 @@ use channels::Channels;
 use class::Class;
 use clones::deploy::Deployed;
 use clones::runs::Planner;
-use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
+use clones::{
+    Demand, Doors, Group, Manager, Members, Off, ProfileSpec, RouteService, Routes, ServiceSpec, group, manager,
+    members,
+};
 use cluster::raft::LogBounds;
 use cluster::root::Change;
 use cluster::{Admission, Beacons, Card, Door, Membership, beacon, membership, root};
@@ -201,6 +204,8 @@ pub struct Node {
     pub(crate) object_names: Arc<BTreeSet<String>>,
     /// Those of class `sql`, and how large their databases may be.
     pub(crate) databases: Arc<BTreeMap<String, u64>>,
+    /// Profiles that are declared, for the front doors.
+    pub(crate) profiles: Arc<BTreeMap<String, ProfileSpec>>,
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
@@ -322,6 +327,7 @@ impl Node {
             linear_names: Arc::default(),
             object_names: Arc::default(),
             databases: Arc::default(),
+            profiles: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
             reports: true,

@@ -143,6 +143,7 @@ impl Node {
             caches: Arc::clone(&self.caches),
             objects: Arc::clone(&self.object_names),
             databases: Arc::clone(&self.databases),
+            profiles: Arc::clone(&self.profiles),
             functions: Arc::clone(&self.functions_of),
             keyed: Arc::clone(&self.keyed),
             acme: Arc::clone(&self.acme),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Boot, NodeId};
+use clones::ProfileSpec;
 use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
@@ -73,6 +74,9 @@ pub struct View {
     /// Those of class `sql`, and how large their databases may be.
     #[serde(skip)]
     pub databases: Arc<BTreeMap<String, u64>>,
+    /// Profiles that are declared, for the front doors.
+    #[serde(skip)]
+    pub profiles: Arc<BTreeMap<String, ProfileSpec>>,
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,

@@ -11,8 +11,8 @@ use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR, PARTS_FROM};
 use clones::members::lives::{Life, Seen as SeenLives};
 use clones::members::{self, Member, Scene};
 use clones::{
-    CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, RoutePipeline, RouteService, RouteSession,
-    ServiceSpec, Sick, group, manager,
+    CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, ProfileSpec, RoutePipeline, RouteProfile,
+    RouteService, RouteSession, ServiceSpec, Sick, group, manager,
 };
 use cluster::{Card, Door, beacon, membership, root};
 use state::linear::{Placed, place};
@@ -280,9 +280,15 @@ impl Node {
         let pipelines = declared::all::<PipelineSpec>(self.root.declared(), record::PIPELINE);
         let pipelines: BTreeMap<&String, Arc<RoutePipeline>> =
             pipelines.iter().map(|(name, spec)| (name, Arc::new(RoutePipeline::new(name, spec, &services)))).collect();
+        let profiles = declared::all::<ProfileSpec>(self.root.declared(), record::PROFILE);
+        let profile = |spec: &ServiceSpec| {
+            let (name, spec) = profiles.get_key_value(spec.profile.as_ref()?)?;
+            Some(Arc::new(RouteProfile { name: name.clone(), spec: spec.clone() }))
+        };
         let pipeline = |named: &Option<String>| pipelines.get(named.as_ref()?).cloned();
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
+            profile: profile(spec),
             pipeline: pipeline(&spec.pipeline),
             partition_pipelines: (0..)
                 .zip(&spec.partitions)
@@ -297,6 +303,7 @@ impl Node {
             ..RouteService::new(name, spec)
         };
         self.routed = services.iter().map(routed).collect();
+        self.profiles = Arc::new(profiles);
         self.services = Arc::new(services.clone());
         let declared = self.root.declared();
         let salted = |name: &String| declared::service_token(&self.admin_token, name, &renewed::salt(declared, name));

@@ -22,7 +22,7 @@
 //! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //!   `objects.rs`: objects of owners, of class `object`. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
-//!   `sql.rs`: databases of class `sql`. `cache.rs`: entries of class `cache`, fetched once for all clones.
+//!   `sql.rs`: databases of class `sql`; `profiles.rs`: what people want, which comes with their requests. `cache.rs`: entries of class `cache`, fetched once for all clones.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `worker.rs`: a program that makes one content of another, in ten lines.
@@ -49,6 +49,7 @@ mod node;
 mod objects;
 mod on_behalf;
 mod pressure;
+mod profiles;
 mod proxy;
 mod service;
 mod services;
@@ -79,6 +80,7 @@ pub use node::Node;
 pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, ObjectReader, Objects, Written};
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
+pub use profiles::{Profile, ProfileError, Profiles, Wants, profile, profile_id};
 pub use proxy::Tls;
 pub use service::Service;
 pub use services::{CallError, Reply, Services};

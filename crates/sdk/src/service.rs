@@ -25,7 +25,9 @@ use crate::pressure::Watch;
 use crate::shown;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
-use crate::{Cache, FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, Sql, StartError};
+use crate::{
+    Cache, FunctionError, Given, Group, Linear, Node, Objects, Profiles, Services, Sessions, Soft, Sql, StartError,
+};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -97,6 +99,15 @@ impl Service {
     /// The database of a namespace of class `sql` that the service names.
     pub fn sql(&self, namespace: &str) -> Result<Sql, StartError> {
         Ok(Sql::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The profiles of this name, which are declared to be kept in a namespace of the service.
+    pub fn profiles<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        namespace: &str,
+    ) -> Result<Profiles<T>, StartError> {
+        Ok(Profiles::new(self.node.clone(), name, self.given.token(namespace)?))
     }
 
     /// The clones of this service as a group.

@@ -1,6 +1,6 @@
 //! Distillation, as TranSend did it (Fox et al., 1997): before one's own site it makes pages and pictures small, as each reader
-//! wants them, and by imgproxy's URLs single pictures. A clone keeps nothing that cannot be lost: preferences are values of a
-//! namespace of class `linear`, what was made can be made again.
+//! wants them, and by imgproxy's URLs single pictures. A clone keeps nothing that cannot be lost: preferences are
+//! profiles of the cluster, what was made can be made again.
 //!
 //! - `front.rs`: requests and answers. `settings.rs`: what the operator says in `env`.
 //! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
@@ -38,7 +38,7 @@ use sdk::{Service, StartError};
 use crate::fetch::Fetch;
 use crate::front::{Front, Repairs};
 use crate::marks::Marks;
-use crate::preferences::{NAMESPACE, Readers};
+use crate::preferences::{BEFORE, PEOPLE, PROFILE, Readers};
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 use crate::sizes::Sizes;
@@ -62,7 +62,10 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
     if settings.site.is_some() {
         sizes.share(service.group()?);
     }
-    let readers = Readers::new(service.linear(NAMESPACE)?);
+    let profiles = service.profiles(PROFILE, PEOPLE).ok();
+    // Where there are profiles, too, clusters of before may still have some readers there.
+    let before = if profiles.is_some() { service.linear(BEFORE).ok() } else { Some(service.linear(BEFORE)?) };
+    let readers = Readers::new(profiles, before);
     // Without it each clone is for itself.
     let shelf = Shelf::new(service.cache(PICTURES).ok());
     let service = service.shows("pictures", &works.stage);

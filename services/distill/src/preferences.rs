@@ -1,20 +1,25 @@
-//! What each reader wants, kept in a namespace of class `linear`: what was acknowledged at one node holds for the next page through
-//! any. A page never fails for them: when they cannot be read, those that this clone saw last hold, or the usual ones.
+//! What each reader wants: a profile, which the edge finds by the cookie and gives with each request, so what was acknowledged at one node
+//! holds for the next page through any. A page never fails for them: when they cannot be read, those that were seen last hold, or the
+//! usual ones. Clusters of before have them in a namespace of class `linear`: there they are looked for if a reader has no profile, or if
+//! the service has none at all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use percent_encoding::percent_decode;
 use ring::rand::{SystemRandom, generate};
-use sdk::Linear;
 use sdk::axum::http::{HeaderMap, header};
+use sdk::{Linear, Profiles, Wants};
 use serde::{Deserialize, Serialize};
 
 use crate::image::{Edit, Mode, Resize};
 use crate::limits::*;
 
-/// The namespace.
-pub const NAMESPACE: &str = "preferences";
+/// The profile, and where it is kept.
+pub const PROFILE: &str = "readers";
+pub const PEOPLE: &str = "people";
+/// The namespace of clusters of before.
+pub const BEFORE: &str = "preferences";
 pub const COOKIE: &str = "distill";
 /// Widths and qualities that the toolbar offers.
 pub const WIDTHS: [u32; 4] = [0, 320, 640, 1024];
@@ -112,19 +117,31 @@ pub fn new_reader() -> String {
 pub struct NotKept(pub String);
 
 pub struct Readers {
-    kept: Linear<Preferences>,
+    profiles: Option<Profiles<Preferences>>,
+    /// As it was before there were profiles.
+    before: Option<Linear<Preferences>>,
     /// What was seen last, for when they cannot be read.
     last: Mutex<(HashMap<String, Preferences>, VecDeque<String>)>,
 }
 
 impl Readers {
-    pub fn new(kept: Linear<Preferences>) -> Self {
-        Self { kept, last: Mutex::default() }
+    pub fn new(profiles: Option<Profiles<Preferences>>, before: Option<Linear<Preferences>>) -> Self {
+        Self { profiles, before, last: Mutex::default() }
     }
 
     pub async fn of(&self, reader: Option<&str>, during: &HeaderMap) -> Preferences {
         let Some(reader) = reader else { return Preferences::default() };
-        let kept = self.kept.during(during);
+        match sdk::profile(during).filter(|_| self.profiles.is_some()) {
+            Some(Wants::Known(found)) => {
+                self.saw(reader, &found);
+                return found;
+            }
+            Some(Wants::Old(found)) => return found,
+            Some(Wants::Unknown) => return self.seen(reader),
+            Some(Wants::Nothing) | None => {}
+        }
+        let Some(before) = &self.before else { return Preferences::default() };
+        let kept = before.during(during);
         match tokio::time::timeout(PREFERENCES_WAIT, kept.get(reader)).await {
             Ok(Ok(found)) => {
                 let found = found.map(|stored| stored.value).unwrap_or_default();
@@ -132,17 +149,28 @@ impl Readers {
                 found
             }
             // A page with the preferences of a moment ago is better than none.
-            Ok(Err(_)) | Err(_) => {
-                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                last.0.get(reader).cloned().unwrap_or_default()
-            }
+            Ok(Err(_)) | Err(_) => self.seen(reader),
         }
+    }
+
+    fn seen(&self, reader: &str) -> Preferences {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.0.get(reader).cloned().unwrap_or_default()
     }
 
     /// When it returns, any node gives these.
     pub async fn keep(&self, reader: &str, wanted: &Preferences, during: &HeaderMap) -> Result<(), NotKept> {
-        let kept = self.kept.during(during);
-        kept.put_for(reader, wanted, PREFERENCES_KEPT).await.map_err(|error| NotKept(error.to_string()))?;
+        let not_kept = |error: &dyn std::fmt::Display| NotKept(error.to_string());
+        match (&self.profiles, &self.before) {
+            (Some(profiles), _) => {
+                profiles.during(during).put(reader, wanted).await.map_err(|error| not_kept(&error))?;
+            }
+            (None, Some(before)) => {
+                let kept = before.during(during).put_for(reader, wanted, PREFERENCES_KEPT).await;
+                kept.map_err(|error| not_kept(&error))?;
+            }
+            (None, None) => return Err(not_kept(&"the service has no namespace for them")),
+        }
         self.saw(reader, wanted);
         Ok(())
     }

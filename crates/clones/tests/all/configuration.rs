@@ -9,7 +9,7 @@ use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
 use clones::size::Size;
 use clones::spec::{HttpRoute, ServiceSpec, Stop, TcpRoute};
-use clones::{Bounds, CertificateSpec, EdgeCache, Health, PipelineSpec, Worker};
+use clones::{Bounds, CertificateSpec, EdgeCache, Health, PipelineSpec, ProfileSpec, Worker};
 use serde::de::DeserializeOwned;
 use state::Class;
 
@@ -47,6 +47,7 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
         ("worker", of_type::<Worker>()),
         ("pipeline", of_type::<PipelineSpec>()),
         ("step", of_type::<Step>()),
+        ("profile", of_type::<ProfileSpec>()),
         ("certificate", of_type::<CertificateSpec>()),
         ("sandbox", of_type::<Sandbox>()),
         ("limits", of_type::<Bounds>()),

@@ -260,6 +260,13 @@ fn door_help(name: &str) -> &'static str {
         "http.clones_left_alone_total" => {
             "Times that a clone was left alone for a while, as it failed several requests in a row."
         }
+        "http.profiles_read_total" => "Profiles that were read for requests.",
+        "http.profiles_old_total" => {
+            "Requests that went with the profile that this node had seen last, as it could not be read."
+        }
+        "http.profiles_unknown_total" => {
+            "Requests without a profile, as it could not be read and this node had seen none."
+        }
         "http.sessions_read_total" => "Sessions that the edge read for requests.",
         "http.sessions_stored_total" => "Sessions that the edge stored after requests.",
         "http.sessions_touched_total" => "Sessions whose lease the edge began anew without storing them.",

@@ -70,6 +70,7 @@ mod operate;
 mod places;
 mod problem;
 mod process;
+mod profiles;
 pub mod program;
 mod run;
 mod secrets;
@@ -270,6 +271,7 @@ pub fn router_with(
         .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/sql", post(sql::sql))
+        .route("/v1/profiles/{profile}/{id}", get(profiles::get).put(profiles::put).delete(profiles::remove))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))
         .route("/v1/ns/{ns}/objects/{owner}", get(objects::list))

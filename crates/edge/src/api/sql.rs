@@ -14,7 +14,7 @@ use serde_json::Value;
 use state::linear::functions::sql::{BATCH, BOUNDED, QUERY, answer};
 use state::linear::{Op, Reply, Step, Wrong};
 use state::sql::limits::BATCH_BYTES_MAX;
-use state::sql::{Failure, Kind, LEVEL_BOUNDED, parse, parse_query};
+use state::sql::{Answer, Failure, Kind, LEVEL_BOUNDED, parse, parse_query};
 
 use super::address::Path;
 use super::class::only_sql;
@@ -46,28 +46,55 @@ pub async fn sql(
         Problem::wrong(format!("the body must be {{\"batch\": [STATEMENT, ..]}} or {{\"query\": STATEMENT}}: {why}"))
     };
     let request: Request = serde_json::from_slice(&body).map_err(|error| form(error.to_string()))?;
+    let statements = match (request.batch, request.query) {
+        (Some(batch), None) => Statements::Batch(batch),
+        (None, Some(query)) => Statements::Query(query),
+        _ => return Err(form("one of both".into())),
+    };
+    match run(&api, &ns, size_max, statements, &headers).await? {
+        Ok(json) => {
+            Ok(([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], json)
+                .into_response())
+        }
+        Err(failure) => Ok(failed(failure)),
+    }
+}
+
+/// What is asked of a database.
+pub(super) enum Statements {
+    Batch(Value),
+    Query(Value),
+}
+
+/// Asks it of a namespace that is of this class.
+pub(super) async fn run(
+    api: &Api,
+    ns: &str,
+    size_max: u64,
+    statements: Statements,
+    headers: &HeaderMap,
+) -> Result<Answer, Problem> {
     let mut drawn = [0; 8];
     SystemRandom::new()
         .fill(&mut drawn)
         .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no chance"))?;
     // A function's numbers are below 2^63.
     let mut args = vec![number(wall_ms()), number(u64::from_le_bytes(drawn) >> 1)];
-    let (function, json) = match (request.batch, request.query) {
-        (Some(batch), None) => {
+    let (function, json) = match statements {
+        Statements::Batch(batch) => {
             let json = batch.to_string();
             parse(json.as_bytes()).map_err(problem)?;
             args.push(number(size_max));
             (BATCH, json)
         }
-        (None, Some(query)) => {
+        Statements::Query(query) => {
             let json = query.to_string();
             parse_query(json.as_bytes()).map_err(problem)?;
-            if once(&headers)?.is_some() {
+            if once(headers)?.is_some() {
                 return Err(Problem::wrong("a query changes nothing, so it needs no Idempotency-Key"));
             }
             (QUERY, json)
         }
-        _ => return Err(form("one of both".into())),
     };
     // Time and number are others when the same is asked again.
     let said = Some(place_hash(json.as_bytes()));
@@ -77,21 +104,15 @@ pub async fn sql(
     }
     // There is one database, so what it is called does not matter.
     let step = Step::new(Bytes::from_static(b"database"), function, args);
-    let op = Op { once: once(&headers)?, said, ..Op::of(ns.into(), vec![step]) };
-    match operate(&api, op, &headers).await? {
+    let op = Op { once: once(headers)?, said, ..Op::of(ns.into(), vec![step]) };
+    match operate(api, op, headers).await? {
         state::linear::Ran::Done(replies) => match replies.into_iter().next() {
             Some(Reply::Wrong(Wrong::Undone)) => Err(Problem::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "its leader has failed over it: it may have been done, or not",
             )),
             Some(Reply::Wrong(wrong)) => Err(super::linear::problem(wrong)),
-            Some(reply) => match answer(reply).ok_or_else(|| odd(&"another reply"))? {
-                Ok(json) => {
-                    Ok(([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], json)
-                        .into_response())
-                }
-                Err(failure) => Ok(failed(failure)),
-            },
+            Some(reply) => answer(reply).ok_or_else(|| odd(&"another reply")),
             None => Err(odd(&"nothing")),
         },
         other => Err(odd(&other)),
@@ -116,7 +137,7 @@ fn status(kind: Kind) -> (StatusCode, &'static str) {
 }
 
 /// What was found before anything was asked.
-fn problem(Failure { kind, statement, why }: Failure) -> Problem {
+pub(super) fn problem(Failure { kind, statement, why }: Failure) -> Problem {
     let at = statement.map_or_else(String::new, |at| format!("statement {at}: "));
     let (status, kind) = status(kind);
     Problem { kind: Some(kind), ..Problem::new(status, format!("{at}{why}")) }

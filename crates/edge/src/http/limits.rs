@@ -190,6 +190,8 @@ pub const TICKET_LIFE_LONG: Duration =
 /// A program may use a request's handle for so long: longer than it may take to answer. Where a service says that it may take longer than
 /// others, by so much longer.
 pub const HANDLE_LIFE: Duration = Duration::from_secs(600);
+/// A request does not wait longer for the profile of who asks; then what was seen last goes with it.
+pub const PROFILE_BUDGET: Span = Span::millis(500);
 /// Time for one operation on a session, as for Redis clients.
 pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 /// A session that is only read is prolonged when so much of its lease is over: few writes, and it lives three quarters

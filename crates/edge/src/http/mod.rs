@@ -30,6 +30,7 @@ mod linger;
 mod parting;
 pub(crate) mod passed;
 mod piped;
+mod profile;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;
@@ -61,6 +62,7 @@ use crate::api::Backend;
 use crate::closing::closes;
 use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Pool};
+use crate::profiles::Seen;
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
 use cached::Cached;
@@ -156,6 +158,7 @@ pub async fn serve_with(
         stays: Arc::clone(&meter.stays),
         config,
         sessions,
+        profiles: Seen::default(),
         cached,
         pipes: Arc::clone(&meter.pipes),
         files: DropFiles::default(),

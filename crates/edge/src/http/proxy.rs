@@ -31,7 +31,8 @@ use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade}
 use super::lasting::Lasting;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use super::passed::{self, Deadline, Tickets};
-use super::piped::Piped;
+use super::piped::{Piped, Wants};
+use super::profile;
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_from_answer, remove_ours};
@@ -41,6 +42,7 @@ use crate::cookie;
 use crate::meter::{Door, Opened, Pipes};
 use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
+use crate::profiles::Seen;
 use crate::table::Place;
 
 /// Where a directory looks whether a host is ours (RFC 8555 8.3).
@@ -54,6 +56,8 @@ pub struct Edge {
     pub stays: Arc<Stays>,
     pub config: Config,
     pub sessions: Sessions,
+    /// What this node has seen last of some people.
+    pub profiles: Seen,
     pub cached: Arc<Cached>,
     /// What pipelines did.
     pub pipes: Arc<Pipes>,
@@ -247,7 +251,9 @@ async fn carry(
     let cache = place.as_ref().filter(|place| !place.is_off()).and_then(|place| place.doorway.cache.clone());
     let pipeline = place.as_ref().filter(|place| !place.is_off() && upgrade.is_none());
     let pipeline = pipeline.and_then(|place| Some((place.doorway.pipeline.clone()?, place.doorway.class)));
-    let piped = pipeline.map(|(pipeline, class)| Piped::of(pipeline, &mut parts, class, deadline));
+    let profile = Arc::default();
+    let piped =
+        pipeline.map(|(pipeline, class)| Piped::of((pipeline, Arc::clone(&profile)), &mut parts, class, deadline));
     let ready = Ready {
         parts,
         incoming,
@@ -263,6 +269,7 @@ async fn carry(
         answer_time,
         idle_time,
         upgraded_idle,
+        profile,
     };
     let answer = match cache {
         None => forward(edge, client, ready).await?.down(),
@@ -296,6 +303,8 @@ pub struct Ready {
     answer_time: Duration,
     idle_time: Duration,
     upgraded_idle: Duration,
+    /// What who asks wants, once that is known.
+    profile: Wants,
 }
 
 impl Ready {
@@ -320,6 +329,7 @@ impl Ready {
             takes_trailers: false,
             expects: false,
             began,
+            profile: Arc::default(),
             ..*self
         }
     }
@@ -363,6 +373,7 @@ pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwa
         answer_time,
         idle_time,
         upgraded_idle,
+        profile,
     } = ready;
     let mut is_own = true;
     let (mut session, mut let_in) = (None, None);
@@ -395,6 +406,11 @@ pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwa
         }
         if let Some(session) = &mut session {
             session.class = class;
+        }
+        if let Some(route) = &place.doorway.profile {
+            let who = (&mut parts.headers, client.peer.ip, session.as_ref());
+            // A pipeline waits for it.
+            let _ = profile.set(profile::tell(edge, route, who, class).await);
         }
         admit::tell(edge, &mut parts.headers, class, &place);
         let_in = Some((place, permit));

@@ -79,6 +79,11 @@ impl Carried {
         self.lease_left.is_some()
     }
 
+    /// Of the session, which may be about to be.
+    pub fn id(&self) -> &str {
+        &self.held.id
+    }
+
     pub fn is_of(&self, route: &RouteSession) -> bool {
         *self.route == *route
     }

@@ -81,13 +81,13 @@ impl Counting {
 fn clones_share_what_they_fetch_and_make(up: &Up, picture: Vec<u8>) {
     let (site, port) = Counting::start(picture);
     let text = format!(
-        "[service.copies]\nbuiltin = \"distill\"\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"pictures.test\", path = \"/\" }}\n\
+        "[namespace.preferences]\nclass = \"linear\"\n[service.copies]\nbuiltin = \"distill\"\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"pictures.test\", path = \"/\" }}\n\
          namespaces = [\"preferences\", \"pictures\"]\nenv = {{ ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
     );
     let others = ["thumbor", "weserv"].map(|urls| {
         format!(
             "[service.{urls}]\nbuiltin = \"distill\"\nclones = 1\nhealth = \"/health\"\nhttp = {{ host = \"{urls}.test\", path = \"/\" }}\n\
-             namespaces = [\"preferences\", \"pictures\"]\nenv = {{ URLS = \"{urls}\", ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
+             namespaces = [\"people\", \"pictures\"]\nenv = {{ URLS = \"{urls}\", ORIGINS = \"own=http://127.0.0.1:{port}\" }}\n"
         )
     });
     up.apply("copies.toml", &format!("{text}{}", others.concat())).good();

@@ -50,6 +50,7 @@ mod packs;
 mod petstore;
 mod power;
 mod private;
+mod profiles;
 mod prometheus;
 mod quotas;
 mod root;

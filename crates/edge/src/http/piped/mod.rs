@@ -11,8 +11,8 @@
 mod content;
 mod made;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -23,6 +23,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
 use state::cache::Mark;
 use tokio::time::{Instant, timeout_at};
 
@@ -50,7 +51,12 @@ pub struct Piped {
     shared: Option<Arc<str>>,
     class: u8,
     until: Instant,
+    /// What who asks wants, if steps go by that.
+    wants: Wants,
 }
+
+/// The profile of who asks: set before the service is asked, if there is one.
+pub type Wants = Arc<OnceLock<Map<String, Value>>>;
 
 /// What a worker made of a content before.
 enum Found {
@@ -85,7 +91,12 @@ impl Why {
 
 impl Piped {
     /// Takes from the request what would bring a part of the answer, one in another form, or none.
-    pub fn of(pipeline: Arc<RoutePipeline>, parts: &mut Parts, class: u8, deadline: Deadline) -> Self {
+    pub fn of(
+        (pipeline, wants): (Arc<RoutePipeline>, Wants),
+        parts: &mut Parts,
+        class: u8,
+        deadline: Deadline,
+    ) -> Self {
         for name in
             [header::RANGE, header::IF_RANGE, header::ACCEPT_ENCODING, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]
         {
@@ -95,13 +106,26 @@ impl Piped {
         let is_own = [header::COOKIE, header::AUTHORIZATION].iter().any(|name| parts.headers.contains_key(name));
         let host = parts.uri.authority().map(|host| host.as_str());
         let host = host.or_else(|| parts.headers.get(header::HOST)?.to_str().ok()).unwrap_or_default();
+        let is_own = is_own || pipeline.spec.uses_profile();
         let shared = (!is_own && parts.method == Method::GET).then(|| format!("{host}{path}").into());
         let url = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
-        Self { shared, pipeline, method: parts.method.clone(), url, class, until: deadline.at.into() }
+        Self { shared, pipeline, method: parts.method.clone(), url, class, until: deadline.at.into(), wants }
     }
 
     /// What becomes of the service's answer.
     pub async fn pass(self, edge: &Arc<Edge>, answer: (Response<()>, Source)) -> (Response<()>, Source) {
+        let spec = &self.pipeline.spec;
+        let of_person =
+            spec.uses_profile() && answer.0.status() == StatusCode::OK && takes_any(spec, answer.0.headers());
+        let mut answer = self.passed(edge, answer).await;
+        if of_person {
+            // Another person's answer may be another one.
+            answer.0.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        }
+        answer
+    }
+
+    async fn passed(self, edge: &Arc<Edge>, answer: (Response<()>, Source)) -> (Response<()>, Source) {
         let counts = edge.pipes.of(&self.pipeline.name);
         let (mut response, source) = answer;
         let spec = &self.pipeline.spec;
@@ -228,6 +252,15 @@ impl Piped {
             if !spec.applies(&content.kind, content.body.len() as u64) {
                 continue;
             }
+            let own;
+            let spec = if spec.uses_profile() {
+                let of = spec.of_profile(self.wants.get().unwrap_or(&Map::new()));
+                let Some(of) = of else { continue };
+                own = of;
+                &own
+            } else {
+                spec
+            };
             let own = spec.timeout.map(|own| Instant::now() + Duration::from(own));
             let until = own.map_or(until, |own| own.min(until));
             let failed = |why| Failed { step, why };
