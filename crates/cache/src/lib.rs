@@ -5,6 +5,7 @@
 //! - `store.rs`, `sketch.rs`: the entries of a namespace at a node, within its bytes; what goes when there is no room.
 //! - `lease.rs`: purges, and the leases without which no node serves.
 //! - `marks.rs`: whether something was purged while it was fetched.
+//! - `here.rs`: copies that each node keeps for itself, as of profiles.
 //! - `claims.rs`: who fetches what is missing, one in the whole cluster.
 //! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
 //! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs`, `verbs.rs` the bytes; `limits.rs` the bounds.
@@ -14,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod claims;
+mod here;
 mod lease;
 pub mod limits;
 mod machine;

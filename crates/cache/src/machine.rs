@@ -30,15 +30,15 @@ use super::wire::{self, AnswerMessage, AskMessage, Control, Data, MarkMessage, S
 use super::{Act, Entry, Input, LEVEL, LEVEL_FETCH, Mark, Op, Output, Purge, Reply, Spec, What};
 
 pub struct Cache {
-    me: NodeId,
-    boot: Boot,
+    pub(super) me: NodeId,
+    pub(super) boot: Boot,
     level: u32,
     spaces: FixedMap<Box<str>, (u32, Spec)>,
     pub(super) stores: BTreeMap<u32, Store>,
-    views: Views,
+    pub(super) views: Views,
     /// Those that came when there was nothing here that could be theirs.
     bare_for: BTreeSet<NodeId>,
-    leases: Leases,
+    pub(super) leases: Leases,
     lives: BTreeMap<NodeId, Boot>,
     ops: BTreeMap<u64, Running>,
     timers: BTreeSet<(Time, u64)>,
@@ -49,7 +49,7 @@ pub struct Cache {
     purged: VecDeque<(Time, Purge)>,
     /// When the last one was dropped from those, as they were too many.
     purged_lost: Option<Time>,
-    marks: Marks,
+    pub(super) marks: Marks,
     claims: Claims,
     is_leased: bool,
     pub(super) counts: Counts,
@@ -289,6 +289,11 @@ impl Cache {
                 return self.carry_out(now, &mut wants, out);
             }
             Act::Count => return self.count(now, ask, budget, namespace, out),
+            Act::ReadHere => return self.read_here(now, ask, namespace, &key, out),
+            Act::KeepHere { value, ttl, mark } => {
+                let reply = self.keep_here(now, (namespace, key), value, ttl, mark);
+                return out.push(Output::Answer { id: ask, answer: Outcome::Done(reply) });
+            }
             Act::Set { value, kind, tags, ttl, only_present, mark } => {
                 Act::Set { value, kind, tags, ttl: ttl.or(spec.ttl()), only_present, mark }
             }
@@ -552,7 +557,7 @@ impl Cache {
                 End::Changed(was_there)
             }
             Act::End(ttl) => End::Changed(store.set_end(now, &key, ttl.map(|ttl| now + ttl))),
-            Act::Count | Act::Purge(_) => End::Moved,
+            Act::Count | Act::Purge(_) | Act::ReadHere | Act::KeepHere { .. } => End::Moved,
         }
     }
 
@@ -571,7 +576,7 @@ impl Cache {
     }
 
     /// This moment, for who fetches what is missing: only while it holds leases.
-    fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         Mark { node: self.me, life: self.boot.0, number: self.marks.now() }
     }
 
@@ -744,7 +749,7 @@ fn check(op: &Op) -> Result<(), String> {
     }
     let is_long = |ttl: &Option<Span>| ttl.is_some_and(|ttl| ttl.as_millis() > TTL_MS_MAX);
     match &op.act {
-        Act::Set { value, .. } if value.len() > VALUE_BYTES_MAX => {
+        Act::Set { value, .. } | Act::KeepHere { value, .. } if value.len() > VALUE_BYTES_MAX => {
             Err(format!("a value of class cache has at most {VALUE_BYTES_MAX} bytes, this one has {}", value.len()))
         }
         Act::Set { tags, .. } if tags.len() > TAGS_MAX => Err(format!("an entry has at most {TAGS_MAX} tags")),

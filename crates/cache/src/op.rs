@@ -43,6 +43,11 @@ pub enum Act {
     Count,
     /// No request that begins after the answer gets what was stored before. Answer: `Purged`.
     Purge(What),
+    /// What this node itself has kept of something, whichever owns the key: a copy of what is kept elsewhere, under the same leases and
+    /// purges. Answer: `Read`; without a mark nothing can be kept now. Such keys are read and kept in no other way.
+    ReadHere,
+    /// Keeps it here. Answer: `Stored`, or `NotStored` if it may have been purged since the mark was given.
+    KeepHere { value: Bytes, ttl: Span, mark: Mark },
 }
 
 impl Act {

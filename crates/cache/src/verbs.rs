@@ -62,6 +62,7 @@ pub fn ask_message(namespace: u32, key: &Bytes, act: &Act) -> (AskMessage, Bytes
         Act::End(Some(ttl)) => (AskMessage { ttl_ms: wire::millis_up(*ttl), ..plain(END_AFTER) }, Bytes::new()),
         Act::End(None) => (plain(END_NEVER), Bytes::new()),
         Act::Count | Act::Purge(_) => unreachable!("these go to all nodes, not to the one of a key"),
+        Act::ReadHere | Act::KeepHere { .. } => unreachable!("these go to no other node"),
     }
 }
 

@@ -341,6 +341,8 @@ pub const PROFILE_BYTES_MAX: usize = 3_000;
 pub const PROFILE_FIELDS_MAX: usize = 64;
 /// Bytes of what a person is called.
 pub const PROFILE_ID_BYTES_MAX: usize = 200;
+/// Memory of each node for profiles of one namespace that it has read: some thousands of the largest.
+pub const PROFILES_KEPT_BYTES: u64 = 16 << 20;
 /// Profiles of one cluster that may be declared.
 pub const PROFILES_MAX: usize = 64;
 /// Host names of one certificate: what public directories take.

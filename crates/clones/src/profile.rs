@@ -114,7 +114,7 @@ impl Field {
             (Kind::Number, Value::Number(number)) => number.as_f64(),
             (Kind::Text, Value::String(text)) => Some(text.chars().count() as f64),
             (Kind::Texts, Value::Array(texts)) if texts.iter().all(Value::is_string) => Some(texts.len() as f64),
-            _ => return Some(format!("is {}", self.kind.name())),
+            _ => return Some(format!("must be {}", self.kind.name())),
         };
         let what = match self.kind {
             Kind::Text => " characters",
@@ -122,8 +122,8 @@ impl Field {
             Kind::Boolean | Kind::Integer | Kind::Number => "",
         };
         let size = size?;
-        let low = self.min.filter(|min| size < *min as f64).map(|min| format!("is at least {min}{what}"));
-        low.or_else(|| self.max.filter(|max| size > *max as f64).map(|max| format!("is at most {max}{what}")))
+        let low = self.min.filter(|min| size < *min as f64).map(|min| format!("must be at least {min}{what}"));
+        low.or_else(|| self.max.filter(|max| size > *max as f64).map(|max| format!("must be at most {max}{what}")))
     }
 }
 
@@ -137,6 +137,11 @@ impl ProfileSpec {
             Some(("header", name)) if is_token(name) => Some(Key::Header(name)),
             _ => None,
         }
+    }
+
+    /// The cache in which nodes keep what they have read of the profiles of a namespace. No door leads there, as no namespace may be called so.
+    pub fn kept_in(namespace: &str) -> String {
+        format!("{namespace}/profiles")
     }
 
     /// Reads the stored form, if this version understands all of it.

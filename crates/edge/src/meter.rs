@@ -109,6 +109,8 @@ pub struct Sessions {
     pub ended: AtomicU64,
     /// Requests that ended in 503, since the session could not be read or stored.
     pub failed: AtomicU64,
+    /// Requests that went with a copy of the profile that this node keeps.
+    pub profiles_kept: AtomicU64,
     /// Profiles that were read for requests, ...
     pub profiles_read: AtomicU64,
     /// ... that could not be, so that the one that was seen last went with the request, ...
@@ -466,14 +468,15 @@ impl Meter {
         for (what, count) in [("calls", calls), ("rounds", rounds), ("conflicts", conflicts)] {
             all.insert(format!("functions.{what}_total"), count.load(Relaxed));
         }
-        let Sessions { read, stored, touched, ended, failed, profiles_read, profiles_old, profiles_unknown } =
-            &*self.sessions;
+        let Sessions { read, stored, touched, ended, failed, .. } = &*self.sessions;
+        let Sessions { profiles_kept, profiles_read, profiles_old, profiles_unknown, .. } = &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]
         {
             all.insert(format!("http.sessions_{what}_total"), count.load(Relaxed));
         }
-        for (what, count) in [("read", profiles_read), ("old", profiles_old), ("unknown", profiles_unknown)] {
+        let profiles = [profiles_kept, profiles_read, profiles_old, profiles_unknown];
+        for (what, count) in ["kept", "read", "old", "unknown"].into_iter().zip(profiles) {
             all.insert(format!("http.profiles_{what}_total"), count.load(Relaxed));
         }
         all

@@ -1,5 +1,6 @@
 //! Profiles, as they are kept in a namespace of class `sql`: a table for each that is declared, a row for each person. A read sees all that
-//! was acknowledged before it, at whichever node.
+//! was acknowledged before it, at whichever node: of what a node has read it keeps a copy in a cache of its own, and a change is
+//! acknowledged when no node gives a copy from before it any more ([`forget`]; `cache/src/lease.rs` says how that is known).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::{Outcome, Priority, Refused, Span, Unknown};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use clones::ProfileSpec;
 use node::{Answer, Ask};
 use serde_json::{Map, Value, json};
+use state::cache::{self, Act, Mark, What};
 use state::linear::functions::sql::{QUERY, answer};
 use state::linear::{Op, Ran, Step};
 use state::sql::{Failure, Kind};
@@ -17,6 +20,10 @@ use state::sql::{Failure, Kind};
 use crate::api::{Backend, Gone};
 use crate::http::session::wall_ms;
 
+/// A copy is kept for so long. A change whose node died before it answered is seen everywhere when this is over.
+const KEPT: Span = Span::secs(30);
+/// A copy is kept, or not, within this: nobody waits for it.
+const KEEP_BUDGET: Span = Span::secs(1);
 /// People whose profiles a node remembers, for when they cannot be read: 3 KB each at most.
 const REMEMBERED: usize = 4_096;
 
@@ -32,6 +39,19 @@ impl Stored {
     /// As it goes with a request.
     pub fn coded(&self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self.profile).expect("JSON that was read becomes JSON"))
+    }
+
+    /// As it is kept at a node: the version, the profile.
+    fn copied(&self) -> Bytes {
+        let mut copy = BytesMut::new();
+        copy.put_i64(self.version);
+        copy.put_slice(&serde_json::to_vec(&self.profile).expect("JSON that was read becomes JSON"));
+        copy.freeze()
+    }
+
+    fn of_copy(mut copy: Bytes) -> Option<Self> {
+        let version = copy.try_get_i64().ok()?;
+        Some(Self { version, profile: serde_json::from_slice(&copy).ok()? })
     }
 
     /// A row of a table: version and profile.
@@ -89,6 +109,70 @@ pub async fn read(
     }
 }
 
+fn of_cache(namespace: &str, person: (&str, &str), act: Act) -> Ask {
+    Ask::Cache(cache::Op::new(ProfileSpec::kept_in(namespace).into(), key(person), act))
+}
+
+fn key((name, id): (&str, &str)) -> Bytes {
+    format!("{name}/{id}").into()
+}
+
+/// The copy that this node has, if it has one: also of who has no profile. Else the mark with which what is read from now on may be kept.
+pub async fn kept(
+    backend: &dyn Backend,
+    namespace: &str,
+    person: (&str, &str),
+    budget: Span,
+) -> (Option<Option<Stored>>, Option<Mark>) {
+    match backend.ask(of_cache(namespace, person, Act::ReadHere), budget).await {
+        Ok(Answer::Cache(Outcome::Done(cache::Reply::Read { entry: Some(entry), .. }))) if entry.value.is_empty() => {
+            (Some(None), None)
+        }
+        Ok(Answer::Cache(Outcome::Done(cache::Reply::Read { entry, mark }))) => {
+            (entry.and_then(|entry| Stored::of_copy(entry.value)).map(Some), mark)
+        }
+        _ => (None, None),
+    }
+}
+
+/// Keeps what was read after a mark was given.
+pub async fn keep(
+    backend: Arc<dyn Backend>,
+    namespace: String,
+    (name, id): (String, String),
+    stored: Option<Stored>,
+    mark: Mark,
+) {
+    let value = stored.map_or_else(Bytes::new, |stored| stored.copied());
+    // Nothing is lost if it is not.
+    let _ =
+        backend.ask(of_cache(&namespace, (&name, &id), Act::KeepHere { value, ttl: KEPT, mark }), KEEP_BUDGET).await;
+}
+
+/// What was changed: the profile of one person, or any of a namespace.
+pub enum Changed<'a> {
+    Of(&'a str, &'a str),
+    Any,
+}
+
+/// Has all nodes give up their copies: no request that begins after this has returned gets one from before.
+///
+/// # Errors
+/// Why it is not sure that they did.
+pub async fn forget(backend: &dyn Backend, namespace: &str, changed: Changed<'_>, budget: Span) -> Result<(), String> {
+    let what = match changed {
+        Changed::Of(name, id) => What::Key(key((name, id))),
+        Changed::Any => What::All,
+    };
+    let op = cache::Op::new(ProfileSpec::kept_in(namespace).into(), Bytes::new(), Act::Purge(what));
+    match backend.ask(Ask::Cache(op), budget).await {
+        Ok(Answer::Cache(Outcome::Done(_))) => Ok(()),
+        Ok(Answer::Cache(Outcome::Refused(Refused { why, .. }) | Outcome::Unknown(Unknown { why }))) => Err(why),
+        Ok(_) => Err("the cache answered with something else".into()),
+        Err(Gone) => Err("the node stopped".into()),
+    }
+}
+
 /// What this node has seen last of some people: also of those who have none.
 #[derive(Default)]
 pub struct Seen(Mutex<Inner>);
@@ -141,6 +225,10 @@ mod tests {
     fn rows_are_read_and_what_is_none_is_not() {
         let row = found(br#"{"columns": ["version", "profile"], "rows": [[3, "{\"grey\": true}"]]}"#).unwrap();
         assert_eq!((row.version, row.profile["grey"].clone()), (3, Value::Bool(true)));
+        assert_eq!(Stored::of_copy(row.copied()), Some(row.clone()));
+        for odd in ["", "1234567", "12345678", "12345678[]"] {
+            assert_eq!(Stored::of_copy(odd.into()), None, "{odd}");
+        }
         assert_eq!(row.coded(), URL_SAFE_NO_PAD.encode(r#"{"grey":true}"#));
         for odd in [
             "",

@@ -7,7 +7,7 @@ use base::{Effect, Frame, GroupId, NodeId, Note, Now, Span, kind};
 use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
-use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR, PARTS_FROM};
+use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR, PARTS_FROM, PROFILES_KEPT_BYTES};
 use clones::members::lives::{Life, Seen as SeenLives};
 use clones::members::{self, Member, Scene};
 use clones::{
@@ -17,7 +17,7 @@ use clones::{
 use cluster::{Card, Door, beacon, membership, root};
 use state::linear::{Placed, place};
 use state::session::{self, BrickMap};
-use state::{Class, Classes, Declaration, NamespaceSpec};
+use state::{Class, Classes, Declaration, NamespaceSpec, cache};
 
 use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
@@ -334,8 +334,19 @@ impl Node {
     fn tell_classes(&mut self, now: Now, level: u32, out: &mut Out) {
         let declared = self.root.declared();
         let secrets = declared::secrets(declared).into_iter();
-        let secrets = secrets.map(|(name, secret)| (name, (secret.id, secret.cookie))).collect();
-        let (version, namespaces) = (declared.version, Arc::clone(&self.namespaces));
+        let mut secrets: BTreeMap<String, _> =
+            secrets.map(|(name, secret)| (name, (secret.id, secret.cookie))).collect();
+        let (version, mut namespaces) = (declared.version, Arc::clone(&self.namespaces));
+        // Beside each database with profiles a cache of what was read of them.
+        for ProfileSpec { namespace, .. } in declared::all::<ProfileSpec>(declared, record::PROFILE).into_values() {
+            let is_database = namespaces.get(&namespace).is_some_and(|spec| spec.sql().is_some());
+            if let Some(secret) = secrets.get(&namespace).cloned().filter(|_| is_database) {
+                let spec = cache::Spec { size_max: PROFILES_KEPT_BYTES, ..cache::Spec::default() };
+                let name = ProfileSpec::kept_in(&namespace);
+                Arc::make_mut(&mut namespaces).insert(name.clone(), NamespaceSpec::Cache(spec));
+                secrets.insert(name, secret);
+            }
+        }
         let of_kind = |kind| declared.of_kind(kind).map(|(name, bytes)| (name.to_owned(), bytes.clone())).collect();
         let records: BTreeMap<&str, Vec<(String, Bytes)>> =
             Class::ALL.iter().map(|class| (class.records(), of_kind(class.records()))).collect();

@@ -10,7 +10,7 @@ use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Span, Time};
 use bytes::Bytes;
 use class::{Class as _, CookieSecret, Declared, Space};
 
-use crate::{Act, Cache, Input, LEVEL_FETCH, Op, Output, Reply, Spec, What};
+use crate::{Act, Cache, Input, LEVEL_FETCH, Mark, Op, Output, Reply, Spec, What};
 
 /// Nodes 1 to n; all of them vote.
 struct Bench {

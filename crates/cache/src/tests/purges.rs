@@ -83,6 +83,61 @@ fn a_node_that_lacks_more_purges_than_are_remembered_forgets_all() {
     assert_eq!((bench.figure(3, "cache.entries"), bench.figure(3, "cache.leased")), (0, 1));
 }
 
+/// What a node has of its own of a key, and the mark with which it could keep another one.
+fn here(bench: &mut Bench, node: u64, key: &str) -> (Option<Bytes>, Option<Mark>) {
+    match bench.ask(node, key, Act::ReadHere) {
+        Outcome::Done(Reply::Read { entry, mark }) => (entry.map(|entry| entry.value), mark),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn keep(bench: &mut Bench, node: u64, key: &str, value: &str, mark: Mark) -> Reply {
+    match bench.ask(node, key, Act::KeepHere { value: text(value), ttl: Span::secs(30), mark }) {
+        Outcome::Done(reply) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn copies_that_each_node_keeps_for_itself_go_with_a_purge_at_whichever_node() {
+    let mut bench = Bench::new(3);
+    for key in ["a", "b"] {
+        for node in 1..=3 {
+            let (none, mark) = here(&mut bench, node, key);
+            assert_eq!(none, None, "what others keep is not here");
+            assert_eq!(keep(&mut bench, node, key, "old", mark.unwrap()), Reply::Stored);
+            assert_eq!(here(&mut bench, node, key).0, Some(text("old")), "whoever owns the key");
+        }
+    }
+    // What was read before a purge is not kept after it.
+    let late = here(&mut bench, 2, "a").1.unwrap();
+    assert_eq!(bench.purge(1, What::Key(text("a"))), Outcome::Done(Reply::Purged));
+    for node in 1..=3 {
+        assert_eq!((here(&mut bench, node, "a").0, here(&mut bench, node, "b").0), (None, Some(text("old"))));
+    }
+    assert_eq!(keep(&mut bench, 2, "a", "old", late), Reply::NotStored);
+    let other = here(&mut bench, 3, "a").1.unwrap();
+    assert_eq!(keep(&mut bench, 2, "a", "old", other), Reply::NotStored, "it is another node's mark");
+    bench.pass(Span::secs(31));
+    assert_eq!(here(&mut bench, 3, "b").0, None, "it has ended");
+}
+
+#[test]
+fn a_node_that_hung_while_something_was_purged_gives_no_copy_of_it() {
+    let mut bench = Bench::new(3);
+    let mark = here(&mut bench, 3, "a").1.unwrap();
+    assert_eq!(keep(&mut bench, 3, "a", "old", mark), Reply::Stored);
+    bench.hung.insert(3);
+    assert_eq!(bench.purge(1, What::All), Outcome::Done(Reply::Purged));
+    bench.hung.remove(&3);
+    // Before it has heard of anything.
+    let id = bench.begin(3, "a", Act::ReadHere);
+    assert_eq!(bench.answers.remove(&id), Some(Outcome::Done(Reply::Read { entry: None, mark: None })));
+    assert_eq!(keep(&mut bench, 3, "a", "old", mark), Reply::Stored, "it cannot know, yet");
+    bench.pass(Span::secs(2));
+    assert_eq!(here(&mut bench, 3, "a").0, None, "and takes it away with the purge that it lacked");
+}
+
 /// Nodes die, hang, come back; frames are lost. How many reads got a value.
 fn wild(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::address::{Path, Query};
 use super::limits::*;
+use super::profiles::told_of_all;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
@@ -150,7 +151,12 @@ pub async fn load(
     };
     let mut load = Load { api, class, database, ns: ns.into(), loaded: Loaded::default(), batch: Vec::new(), bytes: 0 };
     match load.all(body).await {
-        Ok(()) => Ok(Json(load.loaded).into_response()),
+        Ok(()) => {
+            if load.database.is_some() {
+                told_of_all(&load.api, &load.ns).await?;
+            }
+            Ok(Json(load.loaded).into_response())
+        }
         Err(problem) => {
             let keys = load.loaded.keys;
             let error = match keys {

@@ -260,7 +260,8 @@ fn door_help(name: &str) -> &'static str {
         "http.clones_left_alone_total" => {
             "Times that a clone was left alone for a while, as it failed several requests in a row."
         }
-        "http.profiles_read_total" => "Profiles that were read for requests.",
+        "http.profiles_kept_total" => "Requests that went with a copy of the profile that this node keeps.",
+        "http.profiles_read_total" => "Profiles that were read for requests, as this node had no copy.",
         "http.profiles_old_total" => {
             "Requests that went with the profile that this node had seen last, as it could not be read."
         }

@@ -15,9 +15,10 @@ use state::sql::{Failure, Kind};
 use super::address::Path;
 use super::class::only_sql;
 use super::declare::whole;
+use super::limits::PURGE_BUDGET;
 use super::sql::{Statements, problem, run};
 use super::{Api, Problem, guard};
-use crate::profiles::{Stored, found, is_nobodys, query, table};
+use crate::profiles::{Changed, Stored, forget, found, is_nobodys, query, table};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -106,10 +107,32 @@ impl Of {
         }
     }
 
+    /// No node gives a copy from before.
+    async fn told(&self) -> Result<(), Problem> {
+        told(&self.api, &self.spec.namespace, Changed::Of(&self.name, &self.id)).await
+    }
+
     fn shown(&self, Stored { version, profile }: Stored) -> Response {
         let tag = HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header");
         let headers = [(header::ETAG, tag), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
         (headers, Json(Shown { id: &self.id, version, profile })).into_response()
+    }
+}
+
+/// Has nodes give up their copies of what was changed.
+pub(super) async fn told(api: &Api, namespace: &str, changed: Changed<'_>) -> Result<(), Problem> {
+    forget(&*api.backend, namespace, changed, PURGE_BUDGET).await.map_err(|why| {
+        let why =
+            format!("it is changed, but a node may give the profile from before for 30 seconds; ask again: {why}");
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, why)
+    })
+}
+
+/// The same where a database was changed of which nodes may have copies.
+pub(super) async fn told_of_all(api: &Api, namespace: &str) -> Result<(), Problem> {
+    match api.view().profiles.values().any(|profile| profile.namespace == namespace) {
+        true => told(api, namespace, Changed::Any).await,
+        false => Ok(()),
     }
 }
 
@@ -137,11 +160,9 @@ impl When {
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    match body {
-        Value::Object(profile) => Ok(profile),
-        _ => Err(Problem::wrong("the body is the profile, a JSON object: {\"quality\": 40}")),
-    }
+    serde_json::from_slice(body).map_err(|error| {
+        Problem::wrong(format!("the body is the profile, a JSON object as {{\"quality\": 40}}: {error}"))
+    })
 }
 
 fn changed() -> Problem {
@@ -171,6 +192,7 @@ pub async fn put(
     let of = Of::new(api, of, headers)?;
     let profile = object(&whole(body, 4 * PROFILE_BYTES_MAX).await?)?;
     let stored = of.write(&profile, When::of(&of.headers)?).await?.ok_or_else(changed)?;
+    of.told().await?;
     Ok(of.shown(stored))
 }
 
@@ -183,8 +205,10 @@ pub async fn remove(
     let of = Of::new(api, of, headers)?;
     let sql = json!([[format!("delete from {} where id = ?1", table(&of.name)), [of.id]]]);
     match of.run(Statements::Batch(sql)).await? {
-        Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(failure) if is_nobodys(&failure) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(failure) => Err(problem(failure)),
+        Err(failure) if !is_nobodys(&failure) => Err(problem(failure)),
+        _ => {
+            of.told().await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
     }
 }

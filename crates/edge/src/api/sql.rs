@@ -21,6 +21,7 @@ use super::class::only_sql;
 use super::declare::whole;
 use super::linear::{once, operate};
 use super::problem::odd;
+use super::profiles::told_of_all;
 use super::{Api, Problem, guard};
 use crate::http::session::wall_ms;
 
@@ -51,8 +52,12 @@ pub async fn sql(
         (None, Some(query)) => Statements::Query(query),
         _ => return Err(form("one of both".into())),
     };
+    let changes = matches!(statements, Statements::Batch(_));
     match run(&api, &ns, size_max, statements, &headers).await? {
         Ok(json) => {
+            if changes {
+                told_of_all(&api, &ns).await?;
+            }
             Ok(([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], json)
                 .into_response())
         }

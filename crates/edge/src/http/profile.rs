@@ -1,6 +1,6 @@
 //! Profiles (`clones/src/profile.rs`): with each request the service is told who asks, and what that one wants. A change is seen by the next
-//! request at any node, as each request reads; while it cannot be read, what this node has seen last goes with the request,
-//! and says so: a page with the wishes of a moment ago is better than none.
+//! request at any node: copies that nodes keep go before it is acknowledged (`edge/src/profiles.rs`). While a profile cannot be read,
+//! what this node has seen last goes with the request, and says so: a page with the wishes of a moment ago is better than none.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::limits::PROFILE_BUDGET;
 use super::proxy::Edge;
 use super::session::Carried;
 use crate::cookie;
-use crate::profiles::read;
+use crate::profiles::{keep, kept, read};
 
 /// Base64url of JSON; `-`: there is none.
 pub const PROFILE: HeaderName = HeaderName::from_static("coppice-profile");
@@ -50,22 +50,32 @@ pub async fn tell(
     };
     headers.insert(ID, HeaderValue::try_from(&id).expect("an id is plain ASCII"));
     let (person, counts) = ((&*route.name, &*id), &edge.sessions.meter);
-    let backend = &*edge.sessions.backend;
-    let stored = match read(backend, &route.spec.namespace, person, class, PROFILE_BUDGET).await {
-        Ok(stored) => {
-            counts.profiles_read.fetch_add(1, Relaxed);
-            edge.profiles.put(person, stored.clone());
+    let (backend, namespace) = (&edge.sessions.backend, &*route.spec.namespace);
+    let stored = match kept(&**backend, namespace, person, PROFILE_BUDGET).await {
+        (Some(stored), _) => {
+            counts.profiles_kept.fetch_add(1, Relaxed);
             stored
         }
-        Err(why) => {
-            tracing::debug!(profile = route.name, why, "a profile could not be read");
-            let seen = edge.profiles.get(person);
-            let (count, state) =
-                if seen.is_some() { (&counts.profiles_old, "old") } else { (&counts.profiles_unknown, "unknown") };
-            count.fetch_add(1, Relaxed);
-            headers.insert(STATE, HeaderValue::from_static(state));
-            seen.flatten()
-        }
+        (None, mark) => match read(&**backend, namespace, person, class, PROFILE_BUDGET).await {
+            Ok(stored) => {
+                counts.profiles_read.fetch_add(1, Relaxed);
+                edge.profiles.put(person, stored.clone());
+                if let Some(mark) = mark {
+                    let person = (route.name.clone(), id.clone());
+                    tokio::spawn(keep(Arc::clone(backend), namespace.to_owned(), person, stored.clone(), mark));
+                }
+                stored
+            }
+            Err(why) => {
+                tracing::debug!(profile = route.name, why, "a profile could not be read");
+                let seen = edge.profiles.get(person);
+                let (count, state) =
+                    if seen.is_some() { (&counts.profiles_old, "old") } else { (&counts.profiles_unknown, "unknown") };
+                count.fetch_add(1, Relaxed);
+                headers.insert(STATE, HeaderValue::from_static(state));
+                seen.flatten()
+            }
+        },
     };
     let Some(stored) = stored else {
         headers.insert(PROFILE, none);

@@ -46,8 +46,20 @@ fn what_a_reader_wants_goes_with_the_next_request_at_any_node() {
     assert_eq!(told(&up, 2, "/", "other=ann").unwrap(), "nobody - now", "and nothing that clients say themselves");
     assert_eq!(ask(&up, 1, "GET", &[own], "").unwrap().status, 404);
     assert_eq!(ask(&up, 1, "GET", &[("Authorization", "Bearer none")], "").unwrap().status, 401);
-    let bad = ask(&up, 1, "PUT", &[own], r#"{"quality": 101}"#).unwrap();
-    assert!(bad.status == 422 && bad.text().contains("at most 100"), "{}", bad.text());
+    let (deep, long) =
+        (format!("{{\"word\": {}", "[".repeat(9_000)), format!(r#"{{"word": "{}"}}"#, "x".repeat(4_000)));
+    for (body, status, says) in [
+        (r#"{"quality": 101}"#, 422, r#""quality\" must be at most 100"#),
+        (r#"{"quality": "9"}"#, 422, r#""quality\" must be an integer"#),
+        (r#"{"loud": true, "size": 1}"#, 422, r#""size\" is not in its schema"#),
+        (&long, 422, "3000 are the most"),
+        (&"x".repeat(99_000), 413, "12000"),
+        (&deep, 400, "JSON object"),
+        (r#"["loud"]"#, 400, "JSON object"),
+    ] {
+        let bad = ask(&up, 1, "PUT", &[own], body).unwrap();
+        assert!(bad.status == status && bad.text().contains(says), "{}: {}", bad.status, bad.text());
+    }
 
     // What one node acknowledged, the next request at each sees.
     for quality in 1..=12 {
@@ -60,6 +72,22 @@ fn what_a_reader_wants_goes_with_the_next_request_at_any_node() {
         for n in 1..=3 {
             assert_eq!(told(&up, n, "/", "reader=ann").unwrap(), format!("ann {{\"quality\":{quality}}} now"));
         }
+    }
+    let kept = || {
+        let text = http::get(up.at(2).api, "/metrics").map_err(|error| error.to_string())?.text();
+        let count = text.lines().find_map(|line| line.strip_prefix("coppice_http_profiles_kept_total "));
+        count.map(str::to_owned).ok_or(text)
+    };
+    wait_for("nodes keep what they read", WITHIN, || {
+        told(&up, 2, "/", "reader=ann")?;
+        if kept()? == "0" { Err("it is read each time".to_owned()) } else { Ok(()) }
+    });
+    // Whoever changes it, and however.
+    let sql = r#"{"batch": ["update profile_readers set profile = '{\"word\":\"sql\"}'"]}"#;
+    let done = http::request(up.at(3).api, "POST", "/v1/ns/people/sql", &[own], sql.as_bytes()).unwrap();
+    assert_eq!(done.status, 200, "{}", done.text());
+    for n in 1..=3 {
+        assert_eq!(told(&up, n, "/", "reader=ann").unwrap(), "ann {\"word\":\"sql\"} now");
     }
     let shown = ask(&up, 3, "GET", &[own], "").unwrap();
     let (tag, version) = (shown.header("etag").unwrap().to_owned(), shown.json().unwrap()["version"].as_u64().unwrap());
@@ -76,6 +104,25 @@ fn what_a_reader_wants_goes_with_the_next_request_at_any_node() {
         other => Err(other),
     });
     assert_eq!(told(&up, 1, "/made", "reader=bob").unwrap(), "bob - now", "others' are not");
+
+    // A node that hangs has what was before, and does not give it.
+    Proc::of(up.node_pid(3)).unwrap().signal(Signal::STOP);
+    let wants = r#"{"word":"late"}"#;
+    let put = || match ask(&up, 1, "PUT", &[own], wants)? {
+        reply if reply.status == 200 => Ok(()),
+        reply => Err(format!("{}: {}", reply.status, reply.text())),
+    };
+    wait_for("it is kept without that node", WITHIN, put);
+    let late = |n: u8| match told(&up, n, "/", "reader=ann") {
+        Ok(said) if said.ends_with(" now") => {
+            assert_eq!(said, format!("ann {wants} now"));
+            Ok(())
+        }
+        other => Err(format!("{other:?}")),
+    };
+    wait_for("others give it", WITHIN, || late(2));
+    Proc::of(up.node_pid(3)).unwrap().signal(Signal::CONT);
+    wait_for("it goes on", WITHIN, || late(3));
 
     // A node less is nothing to notice; two less, and what was seen last goes with the request.
     let ann = || told(&up, 1, "/", "reader=ann");
@@ -98,6 +145,7 @@ fn what_a_reader_wants_goes_with_the_next_request_at_any_node() {
         said if said == now => Ok(()),
         other => Err(other),
     });
+    Proc::of(up.node_pid(1)).unwrap().signal(Signal::KILL);
     let gone = || match ask(&up, 2, "DELETE", &[own], "")? {
         reply if reply.status == 204 => Ok(()),
         reply => Err(format!("{}: {}", reply.status, reply.text())),
