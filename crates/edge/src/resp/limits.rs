@@ -240,3 +240,7 @@ const _: () = assert!(channels::limits::MESSAGE_BYTES_MAX * 2 < HEARD_BYTES_MAX,
 pub const SLOW_AFTER: Duration = Duration::from_millis(10);
 /// Commands that took long are remembered, all namespaces of a node together.
 pub const SLOW_MAX: usize = 1_024;
+/// Bytes of what `RESTORE` and `FUNCTION RESTORE` take, when it is unpacked.
+pub const DUMP_BYTES_MAX: usize = 16 << 20;
+/// Items of one value that `RESTORE` takes (members, or fields and their texts): each takes 32 bytes beside its own while it is read.
+pub const RESTORED_ITEMS_MAX: usize = 1_000_000;

@@ -10,6 +10,7 @@
 //!   read buffer.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
+//! - `rdb.rs`: values as `DUMP` and `RESTORE` move them, between a Redis and here.
 //! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `clients.rs`: connections as others of their namespace see them; `doors.rs`: what one door asks of those of all nodes.
@@ -50,6 +51,7 @@ mod input;
 pub mod limits;
 mod ops;
 pub mod parse;
+pub mod rdb;
 pub mod scripts;
 pub mod secure;
 mod slow;

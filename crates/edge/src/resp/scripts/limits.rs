@@ -25,8 +25,6 @@ pub const LOANS_MAX: usize = 1_024;
 pub const STACK_BYTES: usize = 8 << 20;
 /// Letters of the name of a library or a function.
 pub const LIBRARY_NAMES_MAX: usize = 256;
-/// Bytes of what `FUNCTION RESTORE` takes, when it is unpacked.
-pub const DUMP_BYTES_MAX: usize = 16 << 20;
 /// Scripts that are known by their digests, of one namespace, where it was only said (`EVAL`) and is not kept; the oldest goes.
 pub const TEXTS_MAX: usize = 512;
 /// ... and bytes of them.

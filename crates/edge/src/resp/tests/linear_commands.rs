@@ -231,3 +231,90 @@ fn what_is_not_offered_has_something_instead() {
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class linear: COMMAND DOCS and docs/resp.md list what is\r\n"),
     ]);
 }
+
+/// The next line.
+async fn line(stream: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let byte = tokio::time::timeout(std::time::Duration::from_secs(5), stream.read_u8()).await;
+        line.push(byte.unwrap_or_else(|_| panic!("after {:?}", String::from_utf8_lossy(&line))).unwrap());
+    }
+    String::from_utf8(line).unwrap().trim_end().to_owned()
+}
+
+/// Sends a command of any bytes; the first line of its reply.
+async fn told(stream: &mut TcpStream, command: &[&[u8]]) -> String {
+    stream.write_all(&resp(command)).await.unwrap();
+    line(stream).await
+}
+
+#[test]
+fn values_move_as_redis_writes_them() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        sign_in_linear(&mut stream).await;
+        let makes = [
+            ("SET text hello", "GET text", "$5\r\nhello\r\n"),
+            ("RPUSH list a b a", "LRANGE list 0 -1", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n"),
+            ("SADD set a b", "SMEMBERS set", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+            (
+                "ZADD sorted -inf a 2.5 b",
+                "ZRANGE sorted 0 -1 WITHSCORES",
+                "*4\r\n$1\r\na\r\n$4\r\n-inf\r\n$1\r\nb\r\n$3\r\n2.5\r\n",
+            ),
+            ("HSET hash f v g w", "HGETALL hash", "*4\r\n$1\r\nf\r\n$1\r\nv\r\n$1\r\ng\r\n$1\r\nw\r\n"),
+        ];
+        for (make, read, shown) in makes {
+            let key = make.split(' ').nth(1).unwrap();
+            send(&mut stream, &[make]).await;
+            line(&mut stream).await;
+            let head = told(&mut stream, &[b"DUMP", key.as_bytes()]).await;
+            let len: usize = head[1..].parse().unwrap();
+            let mut payload = vec![0; len + 2];
+            stream.read_exact(&mut payload).await.unwrap();
+            payload.truncate(len);
+            let taken = told(&mut stream, &[b"RESTORE", key.as_bytes(), b"0", &payload]).await;
+            assert_eq!(taken, "-BUSYKEY Target key name already exists.");
+            send(&mut stream, &[&format!("DEL {key}")]).await;
+            expect(&mut stream, ":1\r\n", "DEL").await;
+            for more in [&[][..], &[&b"REPLACE"[..]]] {
+                let command = [&[&b"RESTORE"[..], key.as_bytes(), b"60000", &payload], more].concat();
+                assert_eq!(told(&mut stream, &command).await, "+OK");
+                send(&mut stream, &[read]).await;
+                expect(&mut stream, shown, read).await;
+            }
+            send(&mut stream, &[&format!("TTL {key}")]).await;
+            expect(&mut stream, ":60\r\n", "TTL").await;
+            // A moment that has passed.
+            let command = [&b"RESTORE"[..], key.as_bytes(), b"1", &payload, b"ABSTTL", b"REPLACE", b"FREQ", b"7"];
+            assert_eq!(told(&mut stream, &command).await, "+OK");
+            send(&mut stream, &[&format!("EXISTS {key}")]).await;
+            expect(&mut stream, ":0\r\n", "EXISTS").await;
+        }
+        // As Redis 7.0.15 dumps it.
+        let of_redis = b"\x00\x05hello\x0a\0\x63\x72\xdf\x76\x65\x34\x20\x0a";
+        assert_eq!(told(&mut stream, &[b"RESTORE", b"text", b"0", of_redis]).await, "+OK");
+        send(&mut stream, &["GET text", "DUMP none", "XADD stream 1-1 a b", "DUMP stream"]).await;
+        let stream_told = "-ERR values of type stream are not dumped: `coppice ns dump` takes all types\r\n";
+        let rest = format!("$5\r\nhello\r\n$-1\r\n$3\r\n1-1\r\n{stream_told}");
+        expect(&mut stream, &rest, "what is read").await;
+        for (command, error) in [
+            ("RESTORE a 0 x", "-ERR DUMP payload version or checksum are wrong\r\n"),
+            ("RESTORE a -1 x", "-ERR Invalid TTL value, must be >= 0\r\n"),
+            ("RESTORE a x x", "-ERR value is not an integer or out of range\r\n"),
+            ("RESTORE a 0 x FREQ 256", "-ERR Invalid FREQ value, must be >= 0 and <= 255\r\n"),
+            ("RESTORE a 0 x SOMETHING", "-ERR syntax error\r\n"),
+        ] {
+            send(&mut stream, &[command]).await;
+            expect(&mut stream, error, command).await;
+        }
+        // Inside MULTI: with REPLACE alone.
+        send(&mut stream, &["MULTI"]).await;
+        expect(&mut stream, "+OK\r\n", "MULTI").await;
+        let replaces = [&b"RESTORE"[..], b"text", b"0", of_redis, b"REPLACE"];
+        assert_eq!(told(&mut stream, &replaces).await, "+QUEUED");
+        send(&mut stream, &["EXEC"]).await;
+        expect(&mut stream, "*1\r\n+OK\r\n", "EXEC").await;
+    });
+}

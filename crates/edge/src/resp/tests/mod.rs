@@ -260,8 +260,15 @@ impl Backend for Toy {
                 let mut op = op;
                 linear::moment::resolve(&mut op.steps, crate::http::session::wall_ms(), base::LEVEL);
                 let mut bank = self.bank.borrow_mut();
-                let run = |step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
-                let done = linear::Ran::Done(op.steps.iter().map(run).collect());
+                let mut run = |step: &linear::Step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
+                let is_met = |condition: &linear::Condition| {
+                    let version = linear::Step::new(condition.key.clone(), "version", Vec::new());
+                    run(&version) == linear::Reply::Int(condition.version as i64)
+                };
+                let done = match op.conditions.iter().all(is_met) {
+                    true => linear::Ran::Done(op.steps.iter().map(run).collect()),
+                    false => linear::Ran::Unmet,
+                };
                 return drop(send.send(Answer::Linear(Outcome::Done(done))));
             }
             Ask::Cache(op) => {

@@ -17,6 +17,8 @@ const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
     (&["FLUSHDB", "FLUSHALL"], "ASYNC", "there is one way to remove all"),
     (&["FLUSHDB", "FLUSHALL"], "SYNC", "there is one way to remove all"),
     (&["COPY"], "DB", "a namespace is one database"),
+    (&["RESTORE"], "IDLETIME", "nothing is evicted"),
+    (&["RESTORE"], "FREQ", "nothing is evicted"),
     (&["MEMORY"], "SAMPLES", "all of a value is counted"),
     (&["CONFIG"], "", "names of settings that there are not"),
     (
@@ -45,7 +47,7 @@ const SESSION: &str = "
 const LINEAR: &str = "
     DEL text\nUNLINK text\nEXISTS text\nTOUCH text\nTYPE text\nTTL text\nPTTL text\nEXPIRE ends 100\nPEXPIRE ends 5000
     EXPIREAT ends 4102444800\nPEXPIREAT ends 4102444800000\nPERSIST text\nRENAME text new\nRENAMENX text new\nCOPY text new
-    EXPIRETIME text\nPEXPIRETIME text\nGET text\nSET text v\nSETNX text v\nSETEX text 100 v\nPSETEX text 5000 v
+    EXPIRETIME text\nPEXPIRETIME text\nDUMP text\nRESTORE new 5000 \0\x01v\x06\0\0\0\0\0\0\0\0\0\nGET text\nSET text v\nSETNX text v\nSETEX text 100 v\nPSETEX text 5000 v
     GETSET text v\nGETDEL text\nGETEX text\nDIGEST text\nDELEX text\nSTRLEN text\nAPPEND text v\nGETRANGE text 0 1
     SUBSTR text 0 1\nSETRANGE text 0 v\nMSETNX new v\nINCR number\nDECR number\nINCRBY number 1\nDECRBY number 1
     INCRBYFLOAT number 1\nMGET text\nMSET text v\nSETBIT text 0 1\nGETBIT text 0\nBITCOUNT text\nBITPOS text 1

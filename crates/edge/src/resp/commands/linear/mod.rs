@@ -14,6 +14,7 @@ use crate::resp::client::Queued;
 
 mod bits;
 pub mod block;
+mod dump;
 mod fcall;
 mod geo;
 mod hash;
@@ -37,6 +38,7 @@ mod whole;
 /// Everything that is offered beside what each class offers.
 pub static ALL: &[&[Spec]] = &[
     keys::ALL,
+    dump::ALL,
     text::ALL,
     bits::ALL,
     hash::ALL,
@@ -87,7 +89,10 @@ pub static INSTEAD: refused::Table = &[
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],
         "values are texts, hashes, lists, sets, sorted sets and streams; FCALL applies functions of a service to them",
     ),
-    (&["DUMP", "RESTORE*", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
+    (
+        &["RESTORE-ASKING", "MIGRATE", "MOVE", "SWAPDB"],
+        "a namespace is one database; COPY and RENAME stay in it; DUMP and RESTORE move values",
+    ),
     (
         &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "DEBUG", "MONITOR"],
         "the cluster looks after itself; `coppice status` and the monitor show it",

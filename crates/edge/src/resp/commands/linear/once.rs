@@ -55,8 +55,19 @@ fn once(call: &mut Call<'_>) -> Act {
 /// its steps.
 fn differs(command: &Command) -> bool {
     let is_any = |arg: &[u8], words: &[&str]| words.iter().any(|word| is(arg, word));
-    const DIFFER: &[&str] =
-        &["SPOP", "EXPIREAT", "PEXPIREAT", "EVAL", "EVALSHA", "XADD", "XREADGROUP", "XCLAIM", "XAUTOCLAIM", "XGROUP"];
+    const DIFFER: &[&str] = &[
+        "SPOP",
+        "EXPIREAT",
+        "PEXPIREAT",
+        "EVAL",
+        "EVALSHA",
+        "XADD",
+        "XREADGROUP",
+        "XCLAIM",
+        "XAUTOCLAIM",
+        "XGROUP",
+        "RESTORE",
+    ];
     is_any(command.arg(0), DIFFER) || command.args().any(|arg| is_any(arg, &["EXAT", "PXAT"]))
 }
 

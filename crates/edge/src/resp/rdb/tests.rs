@@ -1,0 +1,159 @@
+//! Payloads of Redis 7.0.15 (`DUMP`), encodings of older ones by hand, and rubbish.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn bytes(hex: &str) -> Bytes {
+    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect::<Vec<u8>>().into()
+}
+
+fn all(texts: &[&str]) -> Vec<Bytes> {
+    texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect()
+}
+
+fn scores(members: &[(&'static str, f64)]) -> Value {
+    Value::Sorted(members.iter().map(|(member, score)| (Bytes::from_static(member.as_bytes()), *score)).collect())
+}
+
+fn fields(fields: &[(&'static str, &'static str)]) -> Value {
+    Value::Hash(fields.iter().map(|(field, text)| ((*field).into(), (*text).into())).collect())
+}
+
+#[test]
+fn what_redis_dumps_is_read() {
+    let long = "a".repeat(100);
+    let text = |text: &str| Value::Text(Bytes::copy_from_slice(text.as_bytes()));
+    let list = ["a", "1", "-200", "70000", "5000000000", &"x".repeat(70), "-1000000", "4000"];
+    let of_redis = [
+        ("000568656c6c6f0a006372df766534200a", text("hello")),
+        ("00c139300a009d94ea2793fc08b9", text("12345")),
+        ("00c0f90a005e26d130d7a242ab", text("-7")),
+        ("00c3094064016161e057000161610a00e8a3b507b06df271", text(&long)),
+        (
+            "120102c32f406f186f00000008008161020101df3802f270110104f400f2052a0120170309e04678e03c000948f2c0bdf004cfa002ff0a0072e893c01ca39b44",
+            Value::List(all(&list)),
+        ),
+        ("0b0e0200000003000000feff010003000a001b18460ee16f04bb", Value::Set(all(&["-2", "1", "3"]))),
+        ("0b10040000000200000001000000a08601000a00d7b548c007796515", Value::Set(all(&["1", "100000"]))),
+        (
+            "0b180800000002000000fbffffffffffffff00f2052a010000000a00c2011015e31bc22e",
+            Value::Set(all(&["-5", "5000000000"])),
+        ),
+        ("0202016201610a0075d99d835ef85f65", Value::Set(all(&["b", "a"]))),
+        (
+            "1122220000000800816402dffd02816102010181620283322e350481630283696e6604ff0a00f821e34c7aae5b14",
+            scores(&[("d", -3.0), ("a", 1.0), ("b", 2.5), ("c", f64::INFINITY)]),
+        ),
+        (
+            "0503016200000000000004400161000000000000f03f0163000000000000f0ff0a009a24ca8fdcb1d08c",
+            scores(&[("b", 2.5), ("a", 1.0), ("c", f64::NEG_INFINITY)]),
+        ),
+        ("1012120000000400816602817602816e024d01ff0a006b7a6755697719f7", fields(&[("f", "v"), ("n", "77")])),
+        ("040201660176016ec04d0a0021a876fb0748b5a2", fields(&[("f", "v"), ("n", "77")])),
+    ];
+    for (payload, value) in of_redis {
+        let payload = bytes(payload);
+        assert_eq!(restore(&payload), Ok(value.clone()));
+        // Written here and read again it is the same.
+        assert_eq!(restore(&dump(&value)), Ok(value));
+        for at in 0..payload.len() {
+            let mut changed = payload.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(restore(&changed.into()), Err(Bad::Footer), "byte {at}");
+            assert!(restore(&payload.slice(..at)).is_err());
+        }
+    }
+    let stream = bytes(
+        "130110000000000000000100000000000000011c1c0000000a00010100010101816102000102010001000101010401ff0101010101000001000a00297d780fd88aa62c",
+    );
+    assert_eq!(restore(&stream), Err(Bad::Type(19)));
+}
+
+/// A body of this kind, with version and checksum.
+fn payload(kind: u8, body: &[u8]) -> Bytes {
+    sealed([&[kind], body].concat(), 6)
+}
+
+/// `text` as a text of one length byte.
+fn short(text: &[u8]) -> Vec<u8> {
+    [&[u8::try_from(text.len()).unwrap()], text].concat()
+}
+
+#[test]
+fn encodings_of_older_ones_are_read() {
+    // Items: "ab", 5, -3, 300, -70000, 2^40, -1.
+    let items = b"\x00\x02ab\x04\xf6\x02\xfe\xfd\x03\xc0\x2c\x01\x04\xf0\x90\xee\xfe\x05\xe0\0\0\0\0\0\x01\0\0\x0a\xd0\xff\xff\xff\xff\xff";
+    let len = u32::try_from(items.len() + 10).unwrap();
+    let list = [&len.to_le_bytes()[..], &0u32.to_le_bytes(), &7u16.to_le_bytes(), items].concat();
+    let read = all(&["ab", "5", "-3", "300", "-70000", "1099511627776", "-1"]);
+    assert_eq!(restore(&payload(kind::LIST_ZIPLIST, &short(&list))), Ok(Value::List(read.clone())));
+    let twice = [&[2][..], &short(&list), &short(&list)].concat();
+    assert_eq!(restore(&payload(kind::LIST_OF_ZIPLISTS, &twice)), Ok(Value::List([read.clone(), read].concat())));
+    let pair = b"\x11\0\0\0\0\0\0\0\x02\0\x00\x01m\x03\xf3\xff";
+    let pair = [&u32::try_from(pair.len()).unwrap().to_le_bytes()[..], &pair[4..]].concat();
+    assert_eq!(restore(&payload(kind::SORTED_ZIPLIST, &short(&pair))), Ok(scores(&[("m", 2.0)])));
+    assert_eq!(restore(&payload(kind::HASH_ZIPLIST, &short(&pair))), Ok(fields(&[("m", "2")])));
+    let old = b"\x03\x01a\x031.5\x01b\xfe\x01c\xff";
+    let of_texts = scores(&[("a", 1.5), ("b", f64::INFINITY), ("c", f64::NEG_INFINITY)]);
+    assert_eq!(restore(&payload(kind::SORTED_OLD, old)), Ok(of_texts));
+    let plain = [&[2, 1][..], &short(b"large"), &[2], &short(b"\x09\0\0\0\x01\0\x07\x01\xff")].concat();
+    assert_eq!(restore(&payload(kind::LIST_OF_LISTPACKS, &plain)), Ok(Value::List(all(&["large", "7"]))));
+    let set = b"\x0b\0\0\0\x01\0\xdf\xff\x02\x05\xff";
+    let set = [&u32::try_from(set.len()).unwrap().to_le_bytes()[..], &set[4..6], b"\xdf\xff\x02\xff"].concat();
+    let set = [&u32::try_from(set.len()).unwrap().to_le_bytes()[..], &set[4..]].concat();
+    assert_eq!(restore(&payload(kind::SET_LISTPACK, &short(&set))), Ok(Value::Set(all(&["-1"]))));
+}
+
+#[test]
+fn what_is_no_value_is_told_so() {
+    for (kind, body) in [
+        (kind::LIST, &b"\x00"[..]),
+        (kind::LIST, b"\x02\x01a"),
+        (kind::LIST, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff"),
+        (kind::SET, b"\x02\x01a\x01a"),
+        (kind::HASH, b"\x02\x01a\x01a\x01a\x01a"),
+        (kind::SORTED, b"\x01\x01a\0\0\0\0\0\0\xf8\x7f"),
+        (kind::SORTED_OLD, b"\x01\x01a\xfd"),
+        (kind::TEXT, b"\x01ab"),
+        (kind::SET_INTEGERS, b"\x08\x03\0\0\0\0\0\0\0"),
+        (kind::LIST_ZIPLIST, b"\x00"),
+        (kind::HASH_LISTPACK, b"\x09\x09\0\0\0\x01\0\x07\x01\xff"),
+    ] {
+        assert_eq!(restore(&payload(kind, body)), Err(Bad::Format), "{kind}: {body:?}");
+    }
+    assert_eq!(restore(&payload(99, b"")), Err(Bad::Type(99)));
+    assert_eq!(restore(&sealed(vec![kind::TEXT, 0], VERSION_MAX + 1)), Err(Bad::Footer));
+    assert_eq!(restore(&sealed(vec![], VERSION)), Err(Bad::Format));
+}
+
+#[test]
+fn lengths_of_all_sizes_come_back() {
+    // Check value of this CRC, as in Redis' own source.
+    assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    for len in [0, 1, 63, 64, 0x3fff, 0x4000, 100_000] {
+        let value = Value::List(vec![vec![b'x'; len].into(), Bytes::new()]);
+        assert_eq!(restore(&dump(&value)), Ok(value));
+    }
+    let many = Value::List(vec![Bytes::new(); RESTORED_ITEMS_MAX + 1]);
+    assert_eq!(restore(&dump(&many)), Err(Bad::Format), "more than are taken");
+}
+
+#[test]
+fn packed_texts_are_unpacked_and_rubbish_is_none() {
+    assert_eq!(lzf(&[0, b'a', 0xe0, 1, 0], 11), Some(vec![b'a'; 11]));
+    assert_eq!(lzf(&[1, b'a', b'b', 0x20, 1], 5), Some(b"ababa".to_vec()));
+    for (bad, len) in [(&[5, b'a'][..], 6), (&[0x20, 0], 3), (&[0xe0], 9), (&[0, b'a', 0xe0, 1, 0], 10)] {
+        assert_eq!(lzf(bad, len), None, "{bad:?}");
+    }
+}
+
+proptest! {
+    /// With a true checksum, as somebody means ill.
+    #[test]
+    fn no_bytes_make_it_panic(kind in 0u8..22, body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = restore(&payload(kind, &body));
+        let packed = [&[u8::try_from(body.len()).unwrap().min(63)], &body[..body.len().min(63)]].concat();
+        let _ = restore(&payload(kind, &packed));
+    }
+}
