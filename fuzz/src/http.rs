@@ -1,5 +1,5 @@
-//! What stands before hyper at the HTTP door: heads, chunked bodies, forwarded fields. `httparse`, which is hyper's parser, is
-//! the second reader: a head that passes here must mean the same to it, or requests could be smuggled.
+//! What the HTTP door reads: heads, chunked bodies, forwarded fields. `httparse`, which clones may have as well, is
+//! the second reader: a head that passes here must mean the same to it, field by field, or requests could be smuggled.
 
 use base::Rng;
 use edge::http::check::{Chunks, Framing, HeadScan, Violation};
@@ -67,7 +67,12 @@ pub fn head(bytes: &[u8]) -> bool {
     assert!(end <= bytes.len() && end <= HEAD_BYTES_MAX);
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut other = httparse::Request::new(&mut fields);
-    assert_eq!(other.parse(&bytes[..end]), Ok(httparse::Status::Complete(end)), "hyper ends it elsewhere");
+    assert_eq!(other.parse(&bytes[..end]), Ok(httparse::Status::Complete(end)), "it ends it elsewhere");
+    let parts = slow.parts().expect("it is whole");
+    assert_eq!(other.method.map(str::as_bytes), Some(&bytes[parts.method]));
+    assert_eq!((other.path.map(str::as_bytes), other.version), (Some(&bytes[parts.target]), Some(parts.minor)));
+    let ours = slow.fields().iter().map(|field| (&bytes[field.name()], &bytes[field.value()]));
+    assert!(ours.eq(other.headers.iter().map(|h| (h.name.as_bytes(), h.value))), "{:?}", other.headers);
     let values = |name: &str| -> Vec<&[u8]> {
         other.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value).collect()
     };
@@ -105,16 +110,14 @@ pub fn chunks(bytes: &[u8]) -> bool {
     ended
 }
 
-/// Fields as hyper would hand them on, and what the proxy makes of them.
+/// Fields as the door hands them on, and what the proxy makes of them.
 pub fn forwarded(bytes: &[u8]) -> bool {
-    let Ok(Some((end, _))) = HeadScan::default().scan(bytes, BODY_BYTES_MAX) else { return false };
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut request = httparse::Request::new(&mut fields);
-    request.parse(&bytes[..end]).expect("the target `head` says so");
+    let mut scan = HeadScan::default();
+    let Ok(Some(_)) = scan.scan(bytes, BODY_BYTES_MAX) else { return false };
     let mut headers = HeaderMap::new();
-    for field in request.headers.iter() {
-        let value = HeaderValue::from_bytes(field.value).expect("hyper would take it");
-        headers.append(HeaderName::from_bytes(field.name.as_bytes()).expect("hyper would take it"), value);
+    for field in scan.fields() {
+        let value = HeaderValue::from_bytes(&bytes[field.value()]).expect("the library would take it");
+        headers.append(HeaderName::from_bytes(&bytes[field.name()]).expect("the library would take it"), value);
     }
     let before = headers.clone();
     strip_one_hop(&mut headers);

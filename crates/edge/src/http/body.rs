@@ -1,19 +1,17 @@
-//! Bodies on their way: `UpBody` to a clone, `DownBody` to a client. Neither gathers anything; hyper takes each part when
+//! Bodies on their way: `UpBody` to a clone, `DownBody` to a client. Neither gathers anything; each part is taken when
 //! the other side has room for it. The end of a `DownBody` is the end of its request: its line goes back to the pool.
 //!
-//! What nobody takes of a request's body, since it was answered before, is read and thrown away (`Counted::drop`): a small rest
-//! in HTTP/1.1, so that the next request is found behind it, and in HTTP/2 what comes in a moment, so that the client hears the answer.
+//! What nobody takes of a request's body, since it was answered before, is read and thrown away: in HTTP/2 what comes in a moment, so that
+//! the client hears the answer (`Counted::drop`); in HTTP/1 its connection does it (`server`).
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use clones::limits::BODY_MAX_MAX;
-use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -21,12 +19,13 @@ use tokio::runtime::Handle;
 
 use super::access::Record;
 use super::cached::Reader;
-use super::check::{TOO_LARGE, Violation};
-use super::guard::Flags;
+use super::check::{LATE, TOO_LARGE, Violation};
+use super::flags::Flags;
 use super::h2::{self, Manners};
 use super::lasting::Lasting;
 use super::limits::{BODY_IDLE, LINGER};
 use super::line::Line;
+use super::server::FromClient;
 use super::wait::Rate;
 use crate::pool::{InFlight, Upstream};
 
@@ -38,17 +37,20 @@ pub enum UpBody {
     Stream(Counted),
 }
 
-/// A body as the client sends it. Of HTTP/1.1 the guard times it; of HTTP/2 it is done here.
+/// A body as the client sends it. Of HTTP/1 its connection times it; of HTTP/2 it is done here.
 pub struct Counted {
     /// None if there is no body, and when it is dropped.
-    incoming: Option<Incoming>,
+    from: Option<Origin>,
     /// A part that was taken out and came back.
     ahead: Bytes,
     /// So much more may come.
     bytes_left: u64,
     flags: Arc<Flags>,
-    /// Of HTTP/2, if there is a body.
-    limits: Option<Limits>,
+}
+
+enum Origin {
+    Http1(FromClient),
+    Http2(Incoming, Limits),
 }
 
 struct Limits {
@@ -57,24 +59,32 @@ struct Limits {
 }
 
 impl Counted {
-    /// It may be as long as any may, until it is known whom it is for ([`Self::may_have`]).
-    pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>) -> Self {
-        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
-        let limits = (incoming.is_some() && version == Version::HTTP_2)
-            .then(|| Limits { wait: Rate::default(), manners: h2::manners() });
-        Self { incoming, ahead: Bytes::new(), bytes_left: BODY_MAX_MAX, flags: Arc::clone(flags), limits }
+    pub fn of_http1(from: FromClient, flags: &Arc<Flags>) -> Self {
+        Self::new((!from.is_over()).then_some(Origin::Http1(from)), flags)
+    }
+
+    pub fn of_http2(incoming: Incoming, flags: &Arc<Flags>) -> Self {
+        let limits = || Limits { wait: Rate::default(), manners: h2::manners() };
+        Self::new((!incoming.is_end_stream()).then(|| Origin::Http2(incoming, limits())), flags)
     }
 
     /// No body.
     pub fn none(flags: &Arc<Flags>) -> Self {
-        Self { incoming: None, ahead: Bytes::new(), bytes_left: 0, flags: Arc::clone(flags), limits: None }
+        Self::new(None, flags)
+    }
+
+    /// It may be as long as any may, until it is known whom it is for ([`Self::may_have`]).
+    fn new(from: Option<Origin>, flags: &Arc<Flags>) -> Self {
+        Self { from, ahead: Bytes::new(), bytes_left: BODY_MAX_MAX, flags: Arc::clone(flags) }
     }
 
     /// It may have so many bytes. False: it says that it has more. Call before any is taken.
     pub fn may_have(&mut self, bytes_max: u64) -> bool {
         self.bytes_left = bytes_max;
-        let is_announced_in_bounds = self.flags.body_may_have(bytes_max);
-        is_announced_in_bounds && self.size_hint().lower() <= bytes_max
+        if let Some(Origin::Http1(from)) = &self.from {
+            from.may_have(bytes_max);
+        }
+        self.size_hint().lower() <= bytes_max
     }
 
     /// The part that was taken last, and went nowhere, is the next one again.
@@ -97,61 +107,73 @@ impl Body for Counted {
         if !this.ahead.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
         }
-        let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
-        if this.limits.is_none() && this.flags.owes_continue.load(Relaxed) {
-            // hyper says it when the body is asked for.
-            this.flags.owes_continue.store(false, Relaxed);
-        }
-        match Pin::new(incoming).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                if let Some(limits) = &mut this.limits {
+        let polled = match &mut this.from {
+            None => return Poll::Ready(None),
+            Some(Origin::Http1(from)) => {
+                this.flags.wants_body();
+                match ready!(from.poll_part(cx)) {
+                    Some(Ok(part)) => Some(Ok(Frame::data(part))),
+                    Some(Err(Some(violation))) => Some(refuse(&this.flags, violation)),
+                    Some(Err(None)) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                    None => None,
+                }
+            }
+            Some(Origin::Http2(incoming, limits)) => match Pin::new(incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
                     limits.wait.moved(bytes);
                     h2::progress(bytes as u64);
+                    Some(Ok(frame))
                 }
-                match this.bytes_left.checked_sub(bytes as u64) {
-                    Some(left) => this.bytes_left = left,
-                    None => return Poll::Ready(Some(refuse(&this.flags, TOO_LARGE))),
-                }
-                Poll::Ready(Some(Ok(frame)))
+                Poll::Ready(other) => other.map(|frame| frame.map_err(io::Error::other)),
+                Poll::Pending if limits.wait.is_slow(cx, BODY_IDLE) => Some(refuse(&this.flags, LATE)),
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        if let Some(Ok(frame)) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            match this.bytes_left.checked_sub(bytes) {
+                Some(left) => this.bytes_left = left,
+                None => return Poll::Ready(Some(refuse(&this.flags, TOO_LARGE))),
             }
-            Poll::Pending if this.limits.as_mut().is_some_and(|limits| limits.wait.is_slow(cx, BODY_IDLE)) => {
-                let late = Violation { status: 408, why: "the request did not arrive in time" };
-                Poll::Ready(Some(refuse(&this.flags, late)))
-            }
-            other => other.map(|f| f.map(|f| f.map_err(io::Error::other))),
         }
+        Poll::Ready(polled)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty() && self.incoming.as_ref().is_none_or(Body::is_end_stream)
+        let is_over = match &self.from {
+            None => true,
+            Some(Origin::Http1(from)) => from.is_over(),
+            Some(Origin::Http2(incoming, _)) => incoming.is_end_stream(),
+        };
+        self.ahead.is_empty() && is_over
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let rest = match &self.from {
+            None => SizeHint::with_exact(0),
+            Some(Origin::Http1(from)) => from.left().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Some(Origin::Http2(incoming, _)) => incoming.size_hint(),
+        };
         more(rest, self.ahead.len())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let Some(incoming) = self.incoming.take().filter(|incoming| !incoming.is_end_stream()) else { return };
-        let is_http2 = self.limits.is_some();
-        let is_worth_it = is_http2 || self.flags.keeps_rest();
+        let Some(Origin::Http2(incoming, limits)) = self.from.take() else { return };
         // Without a runtime the connection is over, too.
-        if let (true, Ok(runtime)) = (is_worth_it, Handle::try_current()) {
-            let manners = self.limits.take().and_then(|limits| limits.manners);
-            let moment = is_http2.then_some(LINGER);
-            if let Some(manners) = &manners {
+        if let (false, Ok(runtime)) = (incoming.is_end_stream(), Handle::try_current()) {
+            if let Some(manners) = &limits.manners {
                 manners.thrown_away.fetch_add(1, Relaxed);
             }
-            runtime.spawn(throw_away(incoming, manners, moment));
+            runtime.spawn(throw_away(incoming, limits.manners));
         }
     }
 }
 
-/// Reads what is left of a body, for `moment` at most if there is such; else the guard has the time.
-async fn throw_away(mut rest: Incoming, manners: Option<Arc<Manners>>, moment: Option<Duration>) {
+/// Reads what is left of a body for a moment.
+async fn throw_away(mut rest: Incoming, manners: Option<Arc<Manners>>) {
     let all = async {
         while let Some(Ok(frame)) = rest.frame().await {
             if let (Some(manners), Some(data)) = (&manners, frame.data_ref()) {
@@ -159,11 +181,8 @@ async fn throw_away(mut rest: Incoming, manners: Option<Arc<Manners>>, moment: O
             }
         }
     };
-    match moment {
-        // Who sends more after it is told to stop (RFC 9113 8.1).
-        Some(moment) => drop(tokio::time::timeout(moment, all).await),
-        None => all.await,
-    }
+    // Who sends more after it is told to stop (RFC 9113 8.1).
+    let _ = tokio::time::timeout(LINGER, all).await;
     if let Some(manners) = &manners {
         manners.thrown_away.fetch_sub(1, Relaxed);
     }
@@ -186,7 +205,6 @@ pub struct DownBody {
     kind: Kind,
     /// A line of it is to be written: of services that have an access log.
     record: Option<Box<Record>>,
-    _busy: Busy,
 }
 
 /// Where an answer's body comes from.
@@ -224,29 +242,12 @@ pub struct FromClone {
     pub is_ended: bool,
 }
 
-/// While it lives, the connection's client waits for us.
-pub struct Busy(Arc<Flags>);
-
-impl Busy {
-    pub fn new(flags: &Arc<Flags>) -> Self {
-        flags.busy.store(true, Relaxed);
-        flags.served.store(true, Relaxed);
-        Self(Arc::clone(flags))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.busy.store(false, Relaxed);
-    }
-}
-
 impl DownBody {
-    pub fn text(text: impl Into<Bytes>, busy: Busy) -> Self {
-        Self { ahead: Bytes::new(), kind: Kind::Text(text.into()), record: None, _busy: busy }
+    pub fn text(text: impl Into<Bytes>) -> Self {
+        Self { ahead: Bytes::new(), kind: Kind::Text(text.into()), record: None }
     }
 
-    pub fn of(source: Source, busy: Busy) -> Self {
+    pub fn of(source: Source) -> Self {
         let (ahead, source) = source.parted();
         let kind = match source {
             Source::Ahead(..) => unreachable!("it was taken apart"),
@@ -256,7 +257,7 @@ impl DownBody {
             Source::Clone(from) => Kind::FromClone(Box::new(from)),
             Source::Fill(reader) => Kind::Fill(Box::new(reader)),
         };
-        Self { ahead, kind, record: None, _busy: busy }
+        Self { ahead, kind, record: None }
     }
 
     /// Leaves out what there is of it, if that is a text of ours: how many bytes. What a clone says it has left out itself.

@@ -1,6 +1,8 @@
-//! Checks the raw bytes of requests before hyper sees them, so that both agree where each request ends. Hyper is
-//! lenient where an attacker needs it: it takes bare line feeds, and a Content-Length after a Transfer-Encoding is gone
-//! before we could refuse it. Here every doubtful head is refused (RFC 9112 11.2). Pure: bytes in, verdicts out.
+//! Reads the raw bytes of requests and judges them, so that whoever reads them behind us agrees where each request ends. Libraries are
+//! lenient where an attacker needs it: they take bare line feeds, or a Content-Length after a Transfer-Encoding. Here every
+//! doubtful head is refused (RFC 9112 11.2). What passes is not read again: where its parts are is noted. Pure: bytes in, verdicts out.
+
+use std::ops::Range;
 
 use super::limits::{CHUNK_LINE_BYTES_MAX, FIELDS_MAX, HEAD_BYTES_MAX, TARGET_BYTES_MAX, TRAILER_BYTES_MAX};
 
@@ -51,7 +53,7 @@ pub struct HeadScan {
     /// Everything before this has been searched for a line end.
     searched: usize,
     request_line: Option<RequestLine>,
-    fields: usize,
+    fields: Vec<Field>,
     host: Option<(usize, usize)>,
     length: Option<u64>,
     chunked: bool,
@@ -61,9 +63,42 @@ pub struct HeadScan {
 struct RequestLine {
     /// Authority of a target in absolute form, as a range of the head.
     authority: Option<(usize, usize)>,
-    /// The target, likewise, if it has bytes that not all readers take.
-    odd: Option<(usize, usize)>,
+    /// Where the method, which begins the head, and the target, likewise, end.
+    method_end: usize,
+    target_end: usize,
+    /// The target has bytes that not all readers take.
+    is_odd: bool,
     minor: u8,
+}
+
+/// A field, as places in its head.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    start: u32,
+    colon: u32,
+    value: (u32, u32),
+}
+
+impl Field {
+    pub fn name(self) -> Range<usize> {
+        self.start as usize..self.colon as usize
+    }
+
+    /// Without the white space around it.
+    pub fn value(self) -> Range<usize> {
+        self.value.0 as usize..self.value.1 as usize
+    }
+}
+
+/// The parts of a request line, as places in its head.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    pub method: Range<usize>,
+    pub target: Range<usize>,
+    /// The target has to be [`encoded`].
+    pub is_odd: bool,
+    /// N of HTTP/1.N.
+    pub minor: u8,
 }
 
 const TOKEN: u8 = 1;
@@ -136,9 +171,20 @@ const fn bad(why: &'static str) -> Violation {
 }
 
 impl HeadScan {
-    /// Where in a whole head its target is, if that has to be [`encoded`].
-    pub fn odd_target(&self) -> Option<(usize, usize)> {
-        self.request_line?.odd
+    /// Of a whole head.
+    pub fn parts(&self) -> Option<Parts> {
+        let line = self.request_line?;
+        let (method, target) = (0..line.method_end, line.method_end + 1..line.target_end);
+        Some(Parts { method, target, is_odd: line.is_odd, minor: line.minor })
+    }
+
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// No byte was looked at.
+    pub fn is_new(&self) -> bool {
+        self.searched == 0
     }
 
     /// Looks at a head that begins at `bytes[0]`. `Some`: it ends after so many bytes and is sound; `None`: more is
@@ -158,7 +204,7 @@ impl HeadScan {
                 break;
             }
             match self.request_line {
-                None => self.request_line = Some(request_line(line, start)?),
+                None => self.request_line = Some(request_line(line)?),
                 Some(request) if line.is_empty() => {
                     return Ok(Some((end + 1, self.finish(bytes, request, body_bytes_max)?)));
                 }
@@ -176,8 +222,7 @@ impl HeadScan {
     }
 
     fn field(&mut self, line: &[u8], start: usize) -> Result<(), Violation> {
-        self.fields += 1;
-        if self.fields > FIELDS_MAX {
+        if self.fields.len() == FIELDS_MAX {
             return Err(Violation { status: 431, why: "the request has more than 100 header fields" });
         }
         if line.first().is_some_and(|b| *b == b' ' || *b == b'\t') {
@@ -195,11 +240,13 @@ impl HeadScan {
         if !all(raw, VALUE) {
             return Err(bad("the value of a header field has control characters"));
         }
+        let value = raw.trim_ascii();
+        let at = start + colon + 1 + (raw.len() - raw.trim_ascii_start().len());
+        let [from, to, name_from, name_to] = [at, at + value.len(), start, start + colon].map(|place| place as u32);
+        self.fields.push(Field { start: name_from, colon: name_to, value: (from, to) });
         // Few fields matter here; their names are told apart by length first, as most requests carry ten others.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
-                let value = raw.trim_ascii();
-                let at = start + colon + 1 + (raw.len() - raw.trim_ascii_start().len());
                 if self.host.replace((at, at + value.len())).is_some() {
                     return Err(bad("the request has two Host fields"));
                 }
@@ -208,13 +255,13 @@ impl HeadScan {
                 }
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                let value = length(raw.trim_ascii()).ok_or(bad("Content-Length is not a number"))?;
+                let value = length(value).ok_or(bad("Content-Length is not a number"))?;
                 if self.length.replace(value).is_some_and(|before| before != value) {
                     return Err(bad("the request has two Content-Length fields that differ"));
                 }
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                if self.chunked || !raw.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(bad("the only Transfer-Encoding taken here is chunked, once"));
                 }
                 self.chunked = true;
@@ -252,6 +299,7 @@ pub const UNCLEAR_PATH: Violation = Violation {
     why: "programs could read the request's path in ways that lead to different places; it is sent without dot segments, \
           double slashes and escaped slashes",
 };
+pub const LATE: Violation = Violation { status: 408, why: "the request did not arrive in time" };
 pub const TOO_MANY: Violation = Violation { status: 503, why: "too many connections here; try again" };
 pub const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };
 
@@ -264,7 +312,8 @@ pub fn length(value: &[u8]) -> Option<u64> {
     Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Violation> {
+/// It begins its head.
+fn request_line(line: &[u8]) -> Result<RequestLine, Violation> {
     if line.len() > TARGET_BYTES_MAX {
         return Err(Violation { status: 414, why: "the request line is longer than 8 KiB" });
     }
@@ -306,13 +355,12 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Violation> {
             if !is_host(&rest[..end]) || http::uri::Authority::try_from(&rest[..end]).is_err() {
                 return Err(bad("the request's target does not name a host"));
             }
-            let from = start + method.len() + 1 + scheme.len();
+            let from = method.len() + 1 + scheme.len();
             Some((from, from + end))
         }
     };
-    let from = start + method.len() + 1;
-    let odd = (some & ODD != 0).then_some((from, from + target.len()));
-    Ok(RequestLine { authority, odd, minor })
+    let (method_end, target_end) = (method.len(), method.len() + 1 + target.len());
+    Ok(RequestLine { authority, method_end, target_end, is_odd: some & ODD != 0, minor })
 }
 
 /// Follows a chunked body to its end.
@@ -344,6 +392,17 @@ enum At {
     EndLf,
 }
 
+/// What comes behind the framing that was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// So many bytes of data, one at least.
+    Data(u64),
+    /// Nobody knows before more bytes have come.
+    More,
+    /// The end of the body.
+    End,
+}
+
 impl Default for Chunks {
     fn default() -> Self {
         Self { at: At::Size, left: 0, line: 0, body_bytes: 0 }
@@ -351,30 +410,43 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// All that has come of it, or was announced by the size of a chunk.
-    pub fn body_bytes(&self) -> u64 {
-        self.body_bytes
-    }
-
     /// Takes the next bytes of the body. Returns how many belong to it, and whether it ended with them.
     pub fn scan(&mut self, bytes: &[u8], body_bytes_max: u64) -> Result<(usize, bool), Violation> {
-        let mut i = 0;
-        while i < bytes.len() {
-            if self.at == At::Data {
-                let step = self.left.min((bytes.len() - i) as u64);
-                self.left -= step;
-                i += step as usize;
-                if self.left == 0 {
-                    self.at = At::DataCr;
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let (framing, next) = self.next(&bytes[taken..], body_bytes_max)?;
+            taken += framing;
+            match next {
+                Next::End => return Ok((taken, true)),
+                Next::More => break,
+                Next::Data(left) => {
+                    let step = left.min((bytes.len() - taken) as u64);
+                    self.took(step);
+                    taken += step as usize;
                 }
-                continue;
             }
-            let b = bytes[i];
+        }
+        Ok((taken, false))
+    }
+
+    /// So many bytes of the data that was next were taken.
+    pub fn took(&mut self, bytes: u64) {
+        self.left -= bytes;
+        if self.left == 0 && self.at == At::Data {
+            self.at = At::DataCr;
+        }
+    }
+
+    /// Takes what frames the body from the front of `bytes`: how many that are, and what is behind them.
+    pub fn next(&mut self, bytes: &[u8], body_bytes_max: u64) -> Result<(usize, Next), Violation> {
+        let mut i = 0;
+        while self.at != At::Data {
+            let Some(&b) = bytes.get(i) else { return Ok((i, Next::More)) };
             i += 1;
             self.line += 1;
             let next = self.step(b)?;
             match (self.at, next) {
-                (At::EndLf, _) => return Ok((i, true)),
+                (At::EndLf, _) => return Ok((i, Next::End)),
                 (At::SizeLf, _) => {
                     self.body_bytes = self.body_bytes.saturating_add(self.left);
                     if self.body_bytes > body_bytes_max {
@@ -387,7 +459,7 @@ impl Chunks {
             }
             self.at = next;
         }
-        Ok((i, false))
+        Ok((i, Next::Data(self.left)))
     }
 
     fn step(&mut self, b: u8) -> Result<At, Violation> {

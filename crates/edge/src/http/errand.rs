@@ -26,7 +26,7 @@ use http_body_util::BodyExt as _;
 
 use super::body::{Counted, FromClone, UpBody};
 use super::check::Framing;
-use super::guard::Flags;
+use super::flags::Flags;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};

@@ -3,6 +3,7 @@
 //! untaken. Requests go to clones as HTTP/1.1, so what HTTP/1.1 refuses is refused here too.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
@@ -25,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::body::DownBody;
+use super::body::{Counted, DownBody};
 use super::check::{TOO_LARGE_HEAD, Violation, is_host, is_target, is_token};
 use super::headers::Peer;
 use super::limits::*;
@@ -162,8 +163,9 @@ where
         let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::default(), open: None });
         let edge = Arc::clone(&edge);
         async move {
-            let answer = proxy::answer(edge, client, request).await;
-            answer.map(|response: Response<DownBody>| response.map(|body| Taken::new(body, ending)))
+            let request = request.map(|incoming| Counted::of_http2(incoming, &client.flags));
+            let response: Response<DownBody> = proxy::answer(&edge, &client, request).await;
+            Ok::<_, Infallible>(response.map(|body| Taken::new(body, ending)))
         }
     });
     let mut builder = http2::Builder::new(Streams(Arc::clone(&manners)));

@@ -14,7 +14,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// How many fields a request has more when it leaves: four of these, and three that `admit` tells.
-const FIELDS_ADDED: usize = 7;
+pub const FIELDS_ADDED: usize = 7;
 
 /// Fields for one hop, whether Connection lists them or not.
 const ONE_HOP: [HeaderName; 9] = [
@@ -150,7 +150,7 @@ impl Headers for Fields<'_> {
     }
 }
 
-/// Takes out what was for one hop. Transfer-Encoding stays: hyper writes its own. Whether it said that trailers are welcome.
+/// Takes out what was for one hop. Transfer-Encoding stays: whoever writes the head has its own. Whether it said that trailers are welcome.
 pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
     let mut takes_trailers = false;
     if headers.contains_key(header::CONNECTION) {
@@ -175,7 +175,7 @@ pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
     takes_trailers
 }
 
-/// What trailers may not say (RFC 9110 6.5.1): where a message ends, where it goes, what it is. hyper leaves this out of HTTP/1.1 by itself.
+/// What trailers may not say (RFC 9110 6.5.1): where a message ends, where it goes, what it is.
 const NO_TRAILERS: [HeaderName; 9] = [
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,

@@ -14,7 +14,7 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// What the library of HTTP/2 reads of a head: what is above the bound by no more is refused by us, with words. It resets the stream,
 /// which clients take for a reason to try again.
 pub const H2_HEAD_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-/// Fields in a head: what hyper takes, too.
+/// Fields in a head: what most servers and libraries take. Browsers send 20.
 pub const FIELDS_MAX: usize = 100;
 /// Trailer fields of a chunked request, bytes. They are checked and then dropped (RFC 9110 6.5.1 allows that).
 pub const TRAILER_BYTES_MAX: usize = 8 << 10;
@@ -33,12 +33,12 @@ pub const INTERIM_BYTES_MAX: usize = 16 << 10;
 /// A program that was told of a body may say so long that it wants none (RFC 9110 10.1.1); then the body is sent. curl gives it as much.
 pub const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// First read buffer of a connection: holds nearly every head, and 10,000 idle clients cost 40 MiB at worst.
-pub const READ_BUFFER_BYTES: usize = 4 << 10;
-/// Read buffers larger than this shrink when they are empty.
-pub const READ_BUFFER_KEPT_BYTES: usize = 16 << 10;
-/// Hyper's buffer must take any head that passed the check, and a little body.
-pub const HYPER_BUFFER_BYTES: usize = 2 * HEAD_BYTES_MAX;
+/// One read of a request's body, while a long one comes.
+pub const BODY_READ_BYTES_MAX: usize = 64 << 10;
+/// Heads and small parts that are gathered before they are written to a client. A part is small that is cheaper to copy than to write
+/// beside others; so most answers leave in one write.
+pub const OUT_BYTES_MAX: usize = 16 << 10;
+pub const SMALL_PART_BYTES: usize = 4 << 10;
 /// Longest head of a clone's answer: twice what a client may send, as programs are trusted more.
 pub const ANSWER_HEAD_BYTES_MAX: usize = 128 << 10;
 /// One read from a clone: most answers fit in. While a long body fills it, twice as much each time, up to the second.
@@ -63,8 +63,6 @@ pub const RATE_MIN: u64 = 240;
 pub const RATE_GRACE: Duration = Duration::from_secs(30);
 /// When the doors close, who has just connected may still say so long what it wants.
 pub const HEAR_OUT: Duration = Duration::from_secs(1);
-/// So often it is seen then whether an answer is over.
-pub const LOOK_AT_BUSY: Duration = Duration::from_millis(20);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 
@@ -216,7 +214,7 @@ const _: () = assert!(TICKET_LIFE_LONG.as_secs() > TICKET_ANEW.as_secs() + ANSWE
 const _: () = assert!(BODY_BYTES_MAX <= BODY_MAX_MAX, "no head is refused before it is known whom it is for");
 const _: () = assert!(HANDLE_LIFE.as_secs() > ANSWER_TIME.as_secs(), "a handle outlives its request");
 const _: () = assert!(RATE_GRACE.as_secs() >= BODY_IDLE.as_secs() && RATE_GRACE.as_secs() >= WRITE_IDLE.as_secs());
-const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);
+const _: () = assert!(SMALL_PART_BYTES < OUT_BYTES_MAX, "what is gathered is small");
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a long target is told from a long head");
 const _: () =
     assert!(CONNECT_TIME.as_millis() <= CLONE_WAIT.as_millis(), "one lost connect may use up the wait, not more");

@@ -1,10 +1,11 @@
 //! The HTTP door: a reverse proxy in front of the clones of all services, on any node. In the clear it speaks HTTP/1.1;
 //! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
-//! A connection of HTTP/1.1 has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
-//! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, whose `errand`
-//! picks a clone from the pool and sends the request down a `line`, an idle or new connection on which we are the client.
-//! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread.
+//! A connection of HTTP/1 has one task (`server`). It reads a head once, by `check`, which refuses what two readers could understand
+//! differently; what takes too long it ends. The request goes to `proxy`, whose `errand`
+//! picks a clone from the pool and sends it down a `line`, an idle or new connection on which we are the client.
+//! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread. A connection that waits for its
+//! next request holds nothing for one. HTTP/2 is hyper's; its requests take the same road from `proxy` on.
 //!
 //! For services that say so, `access` writes a line for each request, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
@@ -19,7 +20,7 @@ mod cached;
 pub mod check;
 mod drop_files;
 pub(crate) mod errand;
-mod guard;
+mod flags;
 mod h2;
 #[doc(hidden)]
 pub mod headers;
@@ -27,7 +28,6 @@ mod lasting;
 pub mod limits;
 pub(crate) mod line;
 mod linger;
-mod parting;
 pub(crate) mod passed;
 mod piped;
 mod profile;
@@ -35,6 +35,7 @@ mod proxy;
 pub(crate) mod refusal;
 mod reserved;
 pub mod secure;
+mod server;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;
@@ -44,16 +45,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use host::access::AccessLogs;
 use http::HeaderName;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use node::View;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -61,16 +58,14 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::Backend;
 use crate::closing::closes;
 use crate::meter::{Meter, Opened};
-use crate::pool::{Dial, Pool};
+use crate::pool::{Dial, Duplex, Pool};
 use crate::profiles::Seen;
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
 use cached::Cached;
 use drop_files::DropFiles;
-use guard::{Flags, Guard};
-use parting::Parting;
 use passed::Tickets;
-use proxy::{Client, Edge};
+use proxy::Edge;
 use session::Sessions;
 
 /// What an operator may set about this door.
@@ -238,11 +233,17 @@ pub(crate) fn is_here(stream: &TcpStream, from: IpAddr) -> bool {
     from.to_canonical().is_loopback() || stream.local_addr().is_ok_and(|local| local.ip() == from)
 }
 
+/// A client that was heard, and the stream on which it speaks.
+struct Heard {
+    stream: Box<dyn Duplex>,
+    is_http2: bool,
+}
+
 /// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
 async fn greet(
     edge: Arc<Edge>,
     mut open: Opened,
-    mut stream: TcpStream,
+    stream: TcpStream,
     mut at: SocketAddr,
     acceptor: Option<TlsAcceptor>,
     closing: watch::Receiver<bool>,
@@ -251,102 +252,71 @@ async fn greet(
         tracing::debug!(%error, peer = %at.ip(), "client was gone at once");
         return;
     }
-    if edge.config.accept_proxy {
+    let is_https = acceptor.is_some();
+    let heard = if is_https || edge.config.accept_proxy {
+        // In a box: it takes a moment, and its room much more than a connection that waits.
+        Box::pin(hear(&edge.config, &mut open, stream, &mut at, acceptor)).await
+    } else {
+        Some(Heard { stream: Box::new(stream), is_http2: false })
+    };
+    let Some(Heard { stream, is_http2 }) = heard else { return };
+    let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), is_https));
+    if is_http2 {
+        Box::pin(h2::talk(edge, stream, peer, closing)).await;
+    } else {
+        server::talk(edge, open, stream, peer, closing).await;
+    }
+}
+
+/// What a client, or a balancer for it, says before it speaks HTTP. None: it was let go.
+async fn hear(
+    config: &Config,
+    open: &mut Opened,
+    mut stream: TcpStream,
+    at: &mut SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+) -> Option<Heard> {
+    if config.accept_proxy {
         match proxy_protocol::receive(&mut stream).await {
             Ok(Some(from)) => {
                 at.set_ip(from.ip());
-                if !open.is_of(from.ip(), edge.config.connections_max, edge.config.address_connections_max) {
-                    return if acceptor.is_none() {
-                        turn_away(stream, TOO_MANY_OF_ONE).await
-                    };
+                if !open.is_of(from.ip(), config.connections_max, config.address_connections_max) {
+                    if acceptor.is_none() {
+                        turn_away(stream, TOO_MANY_OF_ONE).await;
+                    }
+                    return None;
                 }
             }
             // The balancer itself looks whether we are there.
             Ok(None) => (),
-            Err(error) => return tracing::debug!(%error, peer = %at.ip(), "connection not taken"),
-        }
-    }
-    let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
-    let Some(acceptor) = acceptor else { return talk(edge, open, stream, peer, closing).await };
-    match secure::is_plain(&stream).await {
-        Ok(false) => (),
-        Ok(true) => return secure::tell_plain(stream).await,
-        Err(error) => return tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
-    }
-    match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => {
-            h2::talk(edge, stream, peer, closing).await
-        }
-        // It has seen what it came for.
-        Ok(Ok(mut stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::CHALLENGE) => {
-            let _ = tokio::time::timeout(limits::LINGER, stream.shutdown()).await;
-        }
-        Ok(Ok(stream)) => talk(edge, open, stream, peer, closing).await,
-        Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
-        Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),
-    }
-}
-
-/// HTTP/1.1 and 1.0.
-async fn talk<S>(edge: Arc<Edge>, open: Opened, stream: S, peer: Arc<headers::Peer>, mut closing: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let flags = Arc::new(Flags::default());
-    let guard = Guard::new(stream, Arc::clone(&flags));
-    let ip = peer.ip;
-    let client = Arc::new(Client { peer, flags: Arc::clone(&flags), open: Some(Arc::new(open)) });
-    let door = Arc::clone(&edge.door);
-    let service = service_fn(move |request| {
-        let (edge, client) = (Arc::clone(&edge), Arc::clone(&client));
-        let flags = Arc::clone(&client.flags);
-        async move {
-            let answer = proxy::answer(edge, client, request).await;
-            answer.map(|response| response.map(|body| Parting::new(body, flags)))
-        }
-    });
-    let connection = http1::Builder::new()
-        .max_buf_size(limits::HYPER_BUFFER_BYTES)
-        // The guard hands on whole heads only and has its own timeouts.
-        .header_read_timeout(None)
-        // Else an answer, or a part of one, would wait for those to the requests that a client has sent behind it.
-        .pipeline_flush(false)
-        .serve_connection(TokioIo::new(guard), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let kept = door.keeps();
-    let served = tokio::select! {
-        served = connection.as_mut() => served,
-        // Changed once: from false to true. Its sender lives as long as the door.
-        Ok(()) = closing.changed() => {
-            let early = last_words(connection.as_mut(), &flags).await;
-            match early {
-                Some(served) => served,
-                None => {
-                    // Answers what has come, with `Connection: close`.
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            Err(error) => {
+                tracing::debug!(%error, peer = %at.ip(), "connection not taken");
+                return None;
             }
         }
+    }
+    let Some(acceptor) = acceptor else { return Some(Heard { stream: Box::new(stream), is_http2: false }) };
+    let agreed = async {
+        if secure::is_plain(&stream).await? {
+            secure::tell_plain(stream).await;
+            return Ok(None);
+        }
+        tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await?.map(Some)
     };
-    drop(kept);
-    if let Err(error) = served {
-        tracing::debug!(%error, peer = %ip, "client's connection ended");
-    }
-}
-
-/// The door is closed; a connection goes on as long as its client could not know yet, and may be about to say something: who has
-/// just connected, or gets an answer that began before clients were told to go. Whether it ended meanwhile, and how.
-async fn last_words<T>(mut connection: impl Future<Output = T> + Unpin, flags: &Flags) -> Option<T> {
-    let is_quiet = flags.served.load(Relaxed) && !flags.busy.load(Relaxed);
-    if is_quiet {
-        return None;
-    }
-    while flags.busy.load(Relaxed) {
-        if let Ok(ended) = tokio::time::timeout(limits::LOOK_AT_BUSY, &mut connection).await {
-            return Some(ended);
+    match agreed.await {
+        // It has seen what it came for.
+        Ok(Some(mut stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::CHALLENGE) => {
+            let _ = tokio::time::timeout(limits::LINGER, stream.shutdown()).await;
+            None
+        }
+        Ok(Some(stream)) => {
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::H2);
+            Some(Heard { stream: Box::new(stream), is_http2 })
+        }
+        Ok(None) => None,
+        Err(error) => {
+            tracing::debug!(%error, peer = %at.ip(), "TLS was not agreed on");
+            None
         }
     }
-    tokio::time::timeout(limits::HEAR_OUT, connection).await.ok()
 }

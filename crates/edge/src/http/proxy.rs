@@ -1,32 +1,26 @@
 //! A client's request: what is taken off and put on, whether it is let in, its session, and its answer. On its way to a clone it
 //! is an `errand`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::Rng;
 use clones::partition::Asked;
 use clones::path::{canonical, is_clear};
 use flow::stage::End;
-use futures_util::future::poll_fn;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 
 use super::access::Record;
 use super::admit;
-use super::body::{Busy, Counted, DownBody, FromClone, Source};
+use super::body::{Counted, DownBody, FromClone, Source};
 use super::cached::{self, Cached};
 use super::check::{TOO_LARGE, TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
-use super::guard::{Flags, REFUSED_METHOD};
+use super::flags::Flags;
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::lasting::Lasting;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
@@ -36,6 +30,7 @@ use super::profile;
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_from_answer, remove_ours};
+use super::upgrade::OfClient;
 use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
@@ -80,47 +75,27 @@ impl Client {
     }
 }
 
-/// Answers one request; never fails, as hyper's only answer to that would be to hang up.
-pub async fn answer(
-    edge: Arc<Edge>,
-    client: Arc<Client>,
-    request: Request<Incoming>,
-) -> Result<Response<DownBody>, Infallible> {
+/// Answers one request.
+pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, request: Request<Counted>) -> Response<DownBody> {
     let began = Instant::now();
-    let busy = Busy::new(&client.flags);
-    client.flags.begin();
-    let (version, is_head) = (request.version(), *request.method() == Method::HEAD);
-    let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
+    let is_head = *request.method() == Method::HEAD;
     let mut told = Told::default();
-    let outcome = carry(&edge, &client, began, request, &mut told).await;
+    let outcome = carry(edge, client, began, request, &mut told).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     let took = began.elapsed();
     edge.door.done(took, failed);
     let mut response = match outcome {
-        Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
-        Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
+        Ok((response, source)) => response.map(|()| DownBody::of(source)),
+        Err(refusal) => refusal.response(&mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
-    let ends_it = forbid(is_head, version, &mut response);
+    forbid(is_head, &mut response);
     edge.door.answers.note(told.service(), response.status(), took);
     if let Some(mut record) = told.record {
         let clone = response.body().clone_name().map(str::to_owned);
         record.answered(&mut response, clone.as_deref());
         response.body_mut().recorded(record);
     }
-    // Of HTTP/2 the connection says it.
-    let parts = client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
-    if parts || ends_it || !client.flags.keeps_rest() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        if version < Version::HTTP_11 {
-            // Else hyper adds `keep-alive` for a client that asked for it.
-            *response.version_mut() = version;
-        }
-    }
-    if client.flags.has_interim.load(Relaxed) {
-        // The guard, which is of the same task, writes what comes before this, and wakes us.
-        poll_fn(|_| if client.flags.has_interim.load(Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
-    }
-    Ok(response)
+    response
 }
 
 /// What is to be told of a request, found on its way.
@@ -137,13 +112,18 @@ impl Told {
     }
 }
 
-/// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2; RFC 9112 9.3), whoever made it. Of HTTP/1.1 hyper
-/// leaves some of it out by itself, of HTTP/2 nothing. Whether the connection's end is the answer's.
-fn forbid(is_head: bool, version: Version, response: &mut Response<DownBody>) -> bool {
+/// The answer to what is no request. It is counted as one.
+pub fn refuse(edge: &Edge, violation: Violation) -> Response<DownBody> {
+    edge.door.done(Duration::ZERO, false);
+    let response = Refusal::Violation(violation).response(&mut Rng::new(0));
+    edge.door.answers.note("", response.status(), Duration::ZERO);
+    response
+}
+
+/// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2), whoever made it, in whichever HTTP.
+fn forbid(is_head: bool, response: &mut Response<DownBody>) {
     let status = response.status();
-    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let has_none = has_none || is_head;
-    if has_none {
+    if is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         let bytes = response.body_mut().keep_back();
         if bytes > 0 && is_head {
             response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(bytes.into());
@@ -152,7 +132,6 @@ fn forbid(is_head: bool, version: Version, response: &mut Response<DownBody>) ->
     if status == StatusCode::NO_CONTENT {
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
-    version < Version::HTTP_11 && !has_none && response.body().size_hint().exact().is_none()
 }
 
 async fn carry(
@@ -162,10 +141,6 @@ async fn carry(
     mut request: Request<Counted>,
     told: &mut Told,
 ) -> Result<(Response<()>, Source), Refusal> {
-    if request.method().as_str() == REFUSED_METHOD {
-        let unnamed = Violation { status: 400, why: "this method is not for clients" };
-        return Err(Refusal::Violation(client.flags.violation().unwrap_or(unnamed)));
-    }
     // It shows whoever asks what the program was told for itself alone: a ticket, a session.
     if matches!(request.method().as_str(), "TRACE" | "TRACK") {
         return Err(Refusal::Violation(Violation { status: 501, why: "TRACE is not offered" }));
@@ -201,7 +176,11 @@ async fn carry(
     };
     let upgrade = upgrade.zip(open);
     let upgrade = upgrade.map(|(protocol, open)| {
-        (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept, open, idle: UPGRADED_IDLE })
+        let of_client = match &accept {
+            Some(_) => OfClient::Http2(hyper::upgrade::on(&mut request)),
+            None => OfClient::Http1(client.flags.awaits_stream()),
+        };
+        (protocol, Upgrade { of_client, accept, open, idle: UPGRADED_IDLE })
     });
 
     let (mut parts, mut incoming) = request.into_parts();
@@ -459,7 +438,7 @@ pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwa
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_from_answer(fields),
     }
-    let (response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
+    let (response, from) = pass_on(edge, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
     Ok(Forwarded { response, from, stay: errand.stay, is_own })
 }
 
@@ -471,13 +450,13 @@ fn takes_leave(client: &Client, request: &mut Request<Counted>) -> Result<bool, 
     }
     // Of HTTP/2 nobody could pass it on.
     let waits = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
-    client.flags.owes_continue.store(waits, Relaxed);
+    client.flags.set_owes_continue(waits);
     Ok(waits)
 }
 
 /// A client that wants to speak something else.
 struct Upgrade {
-    of_client: OnUpgrade,
+    of_client: OfClient,
     /// Over HTTP/2: what the clone must say.
     accept: Option<Accept>,
     /// It counts as one.
@@ -486,7 +465,7 @@ struct Upgrade {
     idle: Duration,
 }
 
-/// The client's body did not come whole, and the guard knows why unless the client just left.
+/// The client's body did not come whole, and it is noted why unless the client just left.
 pub fn body_broken(client: &Client) -> Refusal {
     let left = Violation { status: 400, why: "the request's body ended early" };
     Refusal::Violation(client.flags.violation().unwrap_or(left))
@@ -503,7 +482,6 @@ fn names_limit(refusal: Refusal, body_max: u64) -> Refusal {
 /// Makes the client's answer of the clone's.
 fn pass_on(
     edge: &Edge,
-    client: &Client,
     answer: Answer,
     upgrade: Option<Upgrade>,
     takes_trailers: bool,
@@ -515,7 +493,6 @@ fn pass_on(
         if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
             return Err(Refusal::BadAnswer);
         }
-        client.flags.upgraded.store(true, Relaxed);
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
         let manner = if is_websocket { Manner::Framed } else { Manner::Quiet };
@@ -542,7 +519,7 @@ fn pass_on(
     let trailer = takes_trailers.then(|| headers.get_all(header::TRAILER).iter().cloned().collect::<Vec<_>>());
     strip_one_hop(headers);
     for names in trailer.into_iter().flatten() {
-        // hyper sends those that are named, and no others.
+        // Those that are named are sent, and no others.
         headers.append(header::TRAILER, names);
     }
     let is_chunked = headers.remove(header::TRANSFER_ENCODING).is_some();

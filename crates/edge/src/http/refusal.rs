@@ -10,7 +10,7 @@ use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
-use super::body::{Busy, DownBody};
+use super::body::DownBody;
 use super::check::Violation;
 use super::limits::RETRY_AFTER_SECONDS;
 use super::line::Tongue;
@@ -167,7 +167,7 @@ impl Refusal {
             && !matches!(self, Refusal::Violation(_) | Refusal::Off(_) | Refusal::Late | Refusal::LateAnswer)
     }
 
-    pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
+    pub fn response(&self, chance: &mut Rng) -> Response<DownBody> {
         let (content_type, body) = match self {
             Refusal::Dropped(Dropped { page: Some(page), .. }) | Refusal::Off(Dropped { page: Some(page), .. }) => {
                 page.clone()
@@ -176,7 +176,7 @@ impl Refusal {
             Refusal::Challenge(answer) => (HeaderValue::from_static("application/octet-stream"), answer.clone().into()),
             _ => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.text()).into()),
         };
-        let mut response = Response::new(DownBody::text(body, busy));
+        let mut response = Response::new(DownBody::text(body));
         *response.status_mut() = self.status();
         if self.status().canonical_reason().is_none() {
             response.extensions_mut().insert(ReasonPhrase::from_static(b"Refused"));
@@ -210,10 +210,9 @@ mod tests {
 
     #[test]
     fn a_status_without_a_phrase_of_its_own_gets_one() {
-        let busy = || Busy::new(&std::sync::Arc::default());
         let refused = |status| Refusal::Dropped(Dropped { status: StatusCode::from_u16(status).unwrap(), page: None });
         let phrase = |status| {
-            let answer = refused(status).response(busy(), &mut Rng::new(1));
+            let answer = refused(status).response(&mut Rng::new(1));
             answer.extensions().get::<ReasonPhrase>().map(|phrase| phrase.as_bytes().to_vec())
         };
         assert_eq!((phrase(529), phrase(429)), (Some(b"Refused".to_vec()), None));

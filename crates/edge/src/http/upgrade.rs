@@ -9,13 +9,14 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::poll_fn;
 use hyper::upgrade::OnUpgrade;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::h2::Manners;
 use super::limits::{CONNECT_TIME, GOODBYE_TIME};
@@ -24,26 +25,43 @@ use super::websocket::Tunnel;
 use crate::frames::{Frames, GOING_AWAY};
 use crate::meter::Opened;
 use crate::pace::Stay;
-use crate::pool::InFlight;
+use crate::pool::{Duplex, InFlight};
 
-/// What one direction of a splice holds at most, bytes.
-const COPY_BYTES: usize = 16 << 10;
+/// What one read brings at most, bytes: as much one direction of a splice holds.
+pub const ROOM_BYTES: usize = 16 << 10;
 
 thread_local! {
     /// Where what comes is read into.
-    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; COPY_BYTES]);
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; ROOM_BYTES]);
 }
 
-/// What comes next; empty at the end. While nothing comes nothing is held for it, as most of these connections are idle.
-async fn part(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
-    poll_fn(|cx| {
-        ROOM.with_borrow_mut(|room| {
-            let mut read = ReadBuf::new(room);
-            ready!(Pin::new(&mut *from).poll_read(cx, &mut read))?;
-            Poll::Ready(Ok(read.filled().to_vec()))
-        })
+/// Gives what comes next to `take`; nothing at the end. While nothing comes nothing is held for it, as most connections are idle.
+pub fn poll_part<T>(
+    from: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+    take: impl FnOnce(&[u8]) -> T,
+) -> Poll<io::Result<T>> {
+    ROOM.with_borrow_mut(|room| {
+        let mut read = ReadBuf::new(room);
+        ready!(Pin::new(from).poll_read(cx, &mut read))?;
+        Poll::Ready(Ok(take(read.filled())))
     })
-    .await
+}
+
+async fn part(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    poll_fn(|cx| poll_part(from, cx, <[u8]>::to_vec)).await
+}
+
+/// A connection of HTTP/1 on which something else is spoken from now on, and what has come of that.
+pub struct Handed {
+    pub stream: Box<dyn Duplex>,
+    pub early: Bytes,
+}
+
+/// The client's side, once it has heard that both change.
+pub enum OfClient {
+    Http1(oneshot::Receiver<Handed>),
+    Http2(OnUpgrade),
 }
 
 /// What counts an upgraded connection as long as it is open: at its clone, and at the door.
@@ -56,7 +74,7 @@ pub struct Counted {
 /// Runs an upgraded connection to its end, which comes when there was no byte for `idle`, too.
 pub async fn splice(
     line: Line,
-    of_client: OnUpgrade,
+    of_client: OfClient,
     counted: Counted,
     manners: Option<Arc<Manners>>,
     is_websocket: bool,
@@ -66,7 +84,10 @@ pub async fn splice(
     // Both ends have said that they change; what is left is to hand over the sockets.
     let both = async {
         let (clone, early) = line.into_upgraded();
-        let mut client = Tunnel::new(of_client.await.map_err(io::Error::other)?, manners);
+        let mut client = match of_client {
+            OfClient::Http1(handed) => Tunnel::of_http1(handed.await.map_err(io::Error::other)?),
+            OfClient::Http2(upgraded) => Tunnel::of_http2(upgraded.await.map_err(io::Error::other)?, manners),
+        };
         client.write_all(&early).await?;
         if let Some(frames) = &mut frames {
             frames.skip(&early);

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf, Bytes};
 use http::header::{self, HeaderMap, HeaderValue};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -18,7 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::h2::Manners;
 use super::limits::WRITE_IDLE;
-use super::wait::Wait;
+use super::upgrade::Handed;
+use super::wait::{Rate, Wait};
+use crate::pool::Duplex;
 
 /// RFC 6455 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -45,25 +48,53 @@ impl Accept {
     }
 }
 
-/// The client's side of an upgraded connection, of whichever HTTP. On HTTP/2 its bytes are no flood, it counts as a request
-/// under way, and it ends if the client takes nothing; on HTTP/1.1 the guard sees to that.
-pub struct Tunnel {
-    io: TokioIo<Upgraded>,
-    stream: Option<Box<OfStream>>,
+/// The client's side of an upgraded connection, of whichever HTTP. It ends if the client takes nothing; on HTTP/2 its bytes are no
+/// flood, and it counts as a request under way.
+pub enum Tunnel {
+    Http1 {
+        stream: Box<dyn Duplex>,
+        /// What came of it before.
+        early: Bytes,
+        write_wait: Rate,
+    },
+    Http2 {
+        io: TokioIo<Upgraded>,
+        stream: Option<Box<OfStream>>,
+    },
 }
 
-struct OfStream {
+/// Of a connection of HTTP/2.
+pub struct OfStream {
     manners: Arc<Manners>,
     write_wait: Wait,
 }
 
 impl Tunnel {
-    pub fn new(upgraded: Upgraded, manners: Option<Arc<Manners>>) -> Self {
+    pub fn of_http1(Handed { stream, early }: Handed) -> Self {
+        Self::Http1 { stream, early, write_wait: Rate::default() }
+    }
+
+    pub fn of_http2(upgraded: Upgraded, manners: Option<Arc<Manners>>) -> Self {
         let of = |manners: Arc<Manners>| {
             manners.begin();
             Box::new(OfStream { manners, write_wait: Wait::default() })
         };
-        Self { io: TokioIo::new(upgraded), stream: manners.map(of) }
+        Self::Http2 { io: TokioIo::new(upgraded), stream: manners.map(of) }
+    }
+}
+
+impl OfStream {
+    /// What became of a write. True: the client takes nothing.
+    fn wrote(&mut self, cx: &mut Context<'_>, polled: &Poll<io::Result<usize>>) -> bool {
+        match polled {
+            Poll::Ready(Ok(count)) => {
+                self.write_wait.over();
+                self.manners.went(*count as u64);
+                false
+            }
+            Poll::Ready(Err(_)) => false,
+            Poll::Pending => self.write_wait.is_overdue(cx, WRITE_IDLE),
+        }
     }
 }
 
@@ -75,43 +106,67 @@ impl Drop for OfStream {
 
 impl AsyncRead for Tunnel {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = to.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, to);
-        let count = (to.filled().len() - before) as u64;
-        if count > 0
-            && let Some(stream) = &self.stream
-        {
-            stream.manners.came(count);
+        match &mut *self {
+            Self::Http1 { early, .. } if !early.is_empty() => {
+                let count = early.len().min(to.remaining());
+                to.put_slice(&early.split_to(count));
+                // What it is a part of goes with its last byte.
+                if !early.has_remaining() {
+                    *early = Bytes::new();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Self::Http1 { stream, .. } => Pin::new(stream).poll_read(cx, to),
+            Self::Http2 { io, stream } => {
+                let before = to.filled().len();
+                let polled = Pin::new(io).poll_read(cx, to);
+                let count = (to.filled().len() - before) as u64;
+                if count > 0
+                    && let Some(stream) = stream
+                {
+                    stream.manners.came(count);
+                }
+                polled
+            }
         }
-        polled
     }
 }
 
 impl AsyncWrite for Tunnel {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
-        if let Some(stream) = &mut self.stream {
-            match &polled {
-                Poll::Ready(Ok(count)) => {
-                    stream.write_wait.over();
-                    stream.manners.went(*count as u64);
+        let (polled, is_late) = match &mut *self {
+            Self::Http1 { stream, write_wait, .. } => {
+                let polled = Pin::new(stream).poll_write(cx, bytes);
+                if let Poll::Ready(Ok(count)) = polled {
+                    write_wait.moved(count);
                 }
-                Poll::Ready(Err(_)) => (),
-                Poll::Pending if stream.write_wait.is_overdue(cx, WRITE_IDLE) => {
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
-                }
-                Poll::Pending => (),
+                let is_late = polled.is_pending() && write_wait.is_slow(cx, WRITE_IDLE);
+                (polled, is_late)
             }
+            Self::Http2 { io, stream } => {
+                let polled = Pin::new(io).poll_write(cx, bytes);
+                let is_late = stream.as_mut().is_some_and(|stream| stream.wrote(cx, &polled));
+                (polled, is_late)
+            }
+        };
+        if is_late {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
         }
         polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        match &mut *self {
+            Self::Http1 { stream, .. } => Pin::new(stream).poll_flush(cx),
+            Self::Http2 { io, .. } => Pin::new(io).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        match &mut *self {
+            Self::Http1 { stream, .. } => Pin::new(stream).poll_shutdown(cx),
+            Self::Http2 { io, .. } => Pin::new(io).poll_shutdown(cx),
+        }
     }
 }
 

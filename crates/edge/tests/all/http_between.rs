@@ -50,7 +50,7 @@ async fn early_hints_come_early_and_to_who_understands_them_alone() {
     assert_eq!((old.status, old.body.as_str()), (200, "whole"));
 }
 
-/// hyper reads one head ahead: what is unread of the next request is no reason to end the connection behind this answer.
+/// The beginning of the next request may come with one: what is unread of it is no reason to end the connection behind this answer.
 #[tokio::test]
 async fn a_large_request_behind_another_one_is_answered_on_the_same_connection() {
     let go_on = Arc::new(Semaphore::new(0));

@@ -393,7 +393,7 @@ async fn a_web_socket_counts_as_a_connection_until_it_ends() {
     for _ in 0..3 {
         clients.spawn(listens(door.addr).await);
     }
-    // Also when hyper has long let go of them.
+    // Also when who spoke HTTP on them has long let go of them.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(door.meter.http.connections(), 3);
     let full = door.client().await.answer().await;

@@ -172,8 +172,8 @@ fn interim(parsed: &httparse::Response<'_, '_>) -> Vec<u8> {
     out
 }
 
-/// Whether the connection stays (RFC 9112 9.3).
-fn keeps(fields: &HeaderMap, is_new: bool) -> bool {
+/// Whether the connection stays behind a message with these fields (RFC 9112 9.3).
+pub fn keeps(fields: &HeaderMap, is_new: bool) -> bool {
     if !fields.contains_key(header::CONNECTION) {
         return is_new;
     }

@@ -21,12 +21,12 @@ use http::Response;
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-pub use head::{Expects, request, with};
+pub use head::{Expects, keeps, request, with};
 pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
 use super::check::Framing;
-use super::guard::Flags;
+use super::flags::Flags;
 use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX, CONTINUE_WAIT};
 use super::wait::Wait;
 use crate::pool::Stream;
