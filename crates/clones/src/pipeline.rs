@@ -128,6 +128,14 @@ impl PipelineSpec {
         self.steps.iter().any(Step::uses_profile)
     }
 
+    /// Fields of a profile by which its steps go.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(|step| {
+            let params = step.params.values().filter_map(|param| field(param));
+            step.profile.keys().map(String::as_str).chain(params)
+        })
+    }
+
     pub fn body_max(&self) -> u64 {
         self.body_max.unwrap_or(PIPELINE_BODY_DEFAULT)
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::limits::{PROFILE_BYTES_MAX, PROFILE_FIELDS_MAX, PROFILE_ID_BYTES_MAX};
+use crate::pipeline::PipelineSpec;
 use crate::spec::{ServiceSpec, SpecError};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -223,6 +224,36 @@ pub fn wrong(name: &str, spec: &ServiceSpec, declared: &BTreeMap<String, Profile
         (Some(_), Some(_)) => return None,
     };
     Some(SpecError { key: format!("service.{name}.profile"), why })
+}
+
+/// Services whose answers pass pipelines that go by what is not in their profiles.
+pub fn unknown_fields(
+    name: &str,
+    spec: &ServiceSpec,
+    pipelines: &BTreeMap<String, PipelineSpec>,
+    declared: &BTreeMap<String, ProfileSpec>,
+) -> Vec<SpecError> {
+    let of_partitions = spec.partitions.iter().map(|p| (format!("partition.{}.pipeline", p.name), &p.pipeline));
+    let all = [("pipeline".to_owned(), &spec.pipeline)].into_iter().chain(of_partitions);
+    let wrong = |(key, named): (String, &Option<String>)| {
+        let named = named.as_ref()?;
+        let mut fields = pipelines.get(named)?.fields();
+        let why = match &spec.profile {
+            None => {
+                let field = fields.next()?;
+                format!(
+                    "a step of {named:?} goes by {field:?} of who asks, and the service has no profile; add profile = \"NAME\""
+                )
+            }
+            Some(profile) => {
+                let schema = &declared.get(profile)?.schema;
+                let field = fields.find(|field| !schema.contains_key(*field))?;
+                format!("a step of {named:?} goes by {field:?}, which is not in the schema of profile {profile:?}")
+            }
+        };
+        Some(SpecError { key: format!("service.{name}.{key}"), why })
+    };
+    all.filter_map(wrong).collect()
 }
 
 #[cfg(test)]

@@ -484,3 +484,43 @@ fn a_folder_of_several_services_is_one_declaration_for_each_with_all_namespaces(
     assert!(each_service("coppice.toml", "").unwrap_err().contains("declares no service"));
     assert!(each_service("coppice.toml", "[service.web]\nrum = 1\n").unwrap_err().contains("rum"));
 }
+
+const READERS: &str = r#"profile = { grey = true }
+params = { word = "{profile.word}" }
+[namespace.people]
+class = "sql"
+[profile.readers]
+namespace = "people"
+key = "cookie:reader"
+schema = { grey = "boolean", word = { type = "text", max = 9 } }
+"#;
+
+#[test]
+fn a_profile_comes_changes_and_goes_with_its_file() {
+    let file = format!("{}{READERS}", PIPED.replace("http = {}", "http = {}\nprofile = \"readers\""));
+    assert!(lines(&empty(), "shop.toml", &file).contains(&"+ profile readers".to_owned()));
+    let now = applied(&empty(), "shop.toml", &file);
+    assert_eq!(lines(&now, "shop.toml", &file), [""; 0]);
+    assert_eq!(applied(&empty(), "shop.toml", &export(&now)).records.len(), now.records.len(), "it is exported whole");
+    let more = file.replace("max = 9", "max = 10");
+    assert!(lines(&now, "shop.toml", &more).iter().any(|line| line.starts_with("~ profile readers: schema")));
+    let told = is_understood("shop.toml", &file, clones::LEVEL_PROFILES - 1).unwrap_err();
+    for newer in ["profile.readers: needs", "service.site.profile: needs", "pipeline.page.step: needs"] {
+        assert!(told.contains(newer), "{newer}: {told}");
+    }
+    assert_eq!(is_understood("shop.toml", &file, clones::LEVEL_PROFILES), Ok(()));
+    for (from, to, key, why) in [
+        ("profile = \"readers\"\n", "", "service.site.pipeline", "goes by \"grey\" of who asks"),
+        ("\"readers\"", "\"reader\"", "service.site.profile", "write [profile.reader]"),
+        ("{profile.word}", "{profile.words}", "service.site.pipeline", "\"words\", which is not in the schema"),
+        ("namespace = \"people\"", "namespace = \"made\"", "profile.readers.namespace", "of class sql"),
+        ("cookie:reader", "session", "service.site.profile", "add session"),
+        ("cookie:reader", "cookies", "profile.readers.key", "header:NAME"),
+        ("http = {}", "http = {}\ncache = { namespace = \"made\" }", "service.site.profile", "beside `cache`"),
+        ("\"boolean\"", "\"bool\"", "line 2", "boolean"),
+        ("max = 9", "most = 9", "line 2", "min = 1"),
+    ] {
+        let told = error(&file.replace(from, to));
+        assert!(told.contains(key) && told.contains(why), "{to}: {told}");
+    }
+}

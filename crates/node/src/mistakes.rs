@@ -20,7 +20,11 @@ pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
     errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
-    errors.extend(wrong_profiles(&all(all_of_it, kind::PROFILE), &services, &specs));
+    let (profiles, pipelines) = (all(all_of_it, kind::PROFILE), all(all_of_it, kind::PIPELINE));
+    errors.extend(wrong_profiles(&profiles, &services, &specs));
+    let unknown =
+        |(name, spec): (&String, &ServiceSpec)| clones::profile::unknown_fields(name, spec, &pipelines, &profiles);
+    errors.extend(services.iter().flat_map(unknown));
     errors.extend(acme::too_many(all_of_it));
     errors.extend(more_than_older_programs_take(level::agreed(all_of_it), &services));
     errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::Job;
+use crate::job::{Job, Profile};
 use crate::limits::RESULT_BYTES_MAX;
 
 #[derive(Serialize)]
@@ -23,6 +23,8 @@ struct Asks<'a> {
     params: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a Profile>,
     deadline_ms: u64,
     priority: u8,
 }
@@ -60,9 +62,10 @@ pub struct Answer {
 
 /// The line of a job, its end included.
 pub fn ask(id: u64, job: &Job, left: Duration) -> Vec<u8> {
-    let Job { content, kind, params, url, priority, until: _ } = job;
-    let deadline_ms = left.as_millis() as u64;
-    let asks = Asks { id, kind, bytes: content.len(), params, url: url.as_deref(), deadline_ms, priority: *priority };
+    let Job { content, kind, params, url, profile, priority, until: _ } = job;
+    let (deadline_ms, priority, bytes) = (left.as_millis() as u64, *priority, content.len());
+    let (url, profile) = (url.as_deref(), profile.as_ref());
+    let asks = Asks { id, kind, bytes, params, url, profile, deadline_ms, priority };
     let mut line = serde_json::to_vec(&asks).expect("plain data");
     line.push(b'\n');
     line
@@ -98,11 +101,14 @@ mod tests {
     fn a_job_is_one_line_whatever_is_in_it() {
         let params = [("word".to_owned(), "a\n\"b".to_owned())].into();
         let (content, until) = (Bytes::from_static(b"x\ny"), Instant::now());
-        let job = Job { content, kind: "text/html".into(), params, url: None, priority: 7, until };
+        let mut job = Job { content, kind: "text/html".into(), params, url: None, profile: None, priority: 7, until };
         let line = String::from_utf8(ask(3, &job, Duration::from_millis(900))).unwrap();
         let expect =
             r#"{"id":3,"type":"text/html","bytes":3,"params":{"word":"a\n\"b"},"deadline_ms":900,"priority":7}"#;
         assert_eq!(line, format!("{expect}\n"));
+        job.profile = serde_json::from_str(r#"{"grey":true}"#).unwrap();
+        let line = String::from_utf8(ask(3, &job, Duration::from_millis(900))).unwrap();
+        assert!(line.contains(r#""profile":{"grey":true},"#), "{line}");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Job {
     pub params: BTreeMap<String, String>,
     /// Where the content is from, if that is known.
     pub url: Option<String>,
+    /// What who asks wants, if the service has a profile and the request came from outside.
+    pub profile: Option<Profile>,
     /// 0 is refused first, 9 last.
     pub priority: u8,
     /// Nobody waits after that.
@@ -60,9 +62,12 @@ pub struct Said {
     pub kind: String,
     pub params: BTreeMap<String, String>,
     pub url: Option<String>,
+    pub profile: Option<Profile>,
     pub priority: u8,
     pub until: Instant,
 }
+
+pub type Profile = serde_json::Map<String, serde_json::Value>;
 
 impl Said {
     /// # Errors
@@ -75,12 +80,13 @@ impl Said {
         let priority = number(&PRIORITY).map_or(PRIORITY_DEFAULT, |said| said.min(PRIORITY_MAX.into()) as u8);
         let kind = text(&header::CONTENT_TYPE).unwrap_or(TYPE_DEFAULT).to_owned();
         let url = text(&URL).map(str::to_owned);
-        Ok(Self { kind, params: params(query)?, url, priority, until })
+        let profile = sdk::profile(fields).and_then(sdk::Wants::value);
+        Ok(Self { kind, params: params(query)?, url, profile, priority, until })
     }
 
     pub fn job(self, content: Bytes) -> Job {
-        let Self { kind, params, url, priority, until } = self;
-        Job { content, kind, params, url, priority, until }
+        let Self { kind, params, url, profile, priority, until } = self;
+        Job { content, kind, params, url, profile, priority, until }
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
     fn job(kind: &str, params: &[(&str, &str)], content: &str) -> Job {
         let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (content, until) = (content.to_owned().into(), Instant::now());
-        Job { content, kind: kind.into(), params, url: None, priority: 5, until }
+        Job { content, kind: kind.into(), params, url: None, profile: None, priority: 5, until }
     }
 
     #[test]

@@ -137,8 +137,9 @@ pub async fn once(worker: &Worker, words: &[String], job: &Job) -> Ended {
 
 /// What a program of form `once` finds in its environment, beside what its node gives to all.
 fn env(job: &Job) -> Vec<(String, String)> {
-    let own = [("JOB_TYPE", Some(&job.kind)), ("JOB_URL", job.url.as_ref())];
-    let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.clone())));
+    let profile = job.profile.as_ref().and_then(|profile| serde_json::to_string(profile).ok());
+    let own = [("JOB_TYPE", Some(&job.kind)), ("JOB_URL", job.url.as_ref()), ("JOB_PROFILE", profile.as_ref())];
+    let own = own.map(|(name, value)| Some((name.to_owned(), value?.clone()))).into_iter().flatten();
     let params = job.params.iter().map(|(name, value)| (format!("JOB_PARAM_{}", name.to_uppercase()), value.clone()));
     own.chain(params).collect()
 }
