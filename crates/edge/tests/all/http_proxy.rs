@@ -312,12 +312,12 @@ async fn an_upgraded_connection_carries_bytes_both_ways_until_both_end() {
     .await;
     let door = Door::to(&[toy.addr]).await;
     let mut client = door.client().await;
-    client.send(WEBSOCKET).await;
+    client.send(format!("{WEBSOCKET}soon")).await;
     let head = client.head().await;
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
     assert!(field(&head, "sec-websocket-accept").is_some());
-    assert_eq!(&client.bytes::<5>().await, b"early");
+    assert_eq!(&client.bytes::<9>().await, b"earlysoon");
     for _ in 0..3 {
         client.send(b"\x81\0\n\r\n GET").await;
         assert_eq!(&client.bytes::<9>().await, b"\x81\0\n\r\n GET");

@@ -100,6 +100,9 @@ async fn requests_before_a_bad_one_are_answered_and_those_after_it_are_not() {
     assert_eq!(client.answer().await.status, 400);
     assert_eq!(client.until_end().await.unwrap(), "");
     assert_eq!(toy.seen().len(), 2);
+    let answers = door.meter.http.answers.all();
+    let of_nobody = answers.iter().find(|(service, _)| service.is_empty()).expect("it is counted");
+    assert_eq!(of_nobody.1[3].within().last(), Some((None, 1)), "it was 4xx");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::verdicts::{BODY_BYTES_MAX, HEADS, head, recorded};
+use super::verdicts::{HEADS, head, recorded};
 use super::wire::Out;
 use super::*;
-use crate::http::limits::{HEAD_TIME, KEEP_ALIVE};
+use crate::http::limits::{HEAD_TIME, KEEP_ALIVE, OUT_BYTES_MAX, SMALL_PART_BYTES};
 
 /// What is said of these bytes in the words of the record, if they come in pieces of this length and nothing follows.
 async fn said(bytes: Vec<u8>, piece: usize) -> (String, Option<Box<Head>>) {
@@ -40,7 +40,6 @@ async fn what_comes_on_a_connection_is_judged_as_before_in_whatever_pieces_it_co
             head.inspect(|head| same_as_another_reader(&bytes, head));
         }
     }
-    assert!(BODY_BYTES_MAX > 0);
 }
 
 /// The request is what `httparse` and `http`, which read heads for hyper, make of it.
@@ -103,6 +102,73 @@ async fn who_is_silent_is_let_go_and_who_began_is_told_why() {
         let took = began.elapsed();
         assert!(took >= time && took < time + Duration::from_secs(1), "{bytes:?}: {took:?}");
     }
+}
+
+/// What one wait left behind is not the next one's.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_head_runs_from_its_first_byte_and_that_of_a_pause_from_the_head_before() {
+    let (mut client, server) = tokio::io::duplex(100);
+    let wire = Wire::new(Box::new(server));
+    for _ in 0..3 {
+        let sends = async {
+            tokio::time::sleep(KEEP_ALIVE * 9 / 10).await;
+            client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+            tokio::time::sleep(HEAD_TIME * 9 / 10).await;
+            client.write_all(b"host: a\r\n\r\n").await.unwrap();
+        };
+        let mut scan = HeadScan::default();
+        let (said, ()) = tokio::join!(poll_fn(|cx| wire.lock().poll_head(cx, &mut scan)), sends);
+        assert!(matches!(said, Said::Head(_)));
+        wire.lock().rest();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_doors_close_who_waits_is_let_go_and_who_just_came_or_has_begun_is_heard_for_a_moment() {
+    for (is_new, begun, is_heard) in [(true, 0, true), (false, 3, true), (false, 0, false)] {
+        let (begun, rest) = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".split_at(begun);
+        let (close, mut closing) = watch::channel(false);
+        let (mut client, server) = tokio::io::duplex(100);
+        let (wire, mut is_closing) = (Wire::new(Box::new(server)), false);
+        client.write_all(begun).await.unwrap();
+        let says = async {
+            close.send_replace(true);
+            tokio::time::sleep(HEAR_OUT / 2).await;
+            client.write_all(rest).await.unwrap();
+        };
+        let (said, ()) = tokio::join!(next(&wire, &mut closing, is_new, &mut is_closing), says);
+        assert_eq!((matches!(said, Said::Head(_)), is_closing), (is_heard, true), "{is_new} {}", begun.escape_ascii());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_nothing_of_an_answer_is_given_up() {
+    let (_client, server) = tokio::io::duplex(100);
+    let (wire, began) = (Wire::new(Box::new(server)), tokio::time::Instant::now());
+    wire.lock().out.bytes = vec![b'x'; 1000];
+    let written = tokio::time::timeout(WRITE_IDLE * 2, poll_fn(|cx| wire.lock().poll_write(cx))).await;
+    assert_eq!(written.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(began.elapsed() >= WRITE_IDLE);
+}
+
+#[test]
+fn what_waits_for_a_client_to_take_it_is_bounded() {
+    let mut out = Out::default();
+    while out.has_room() {
+        out.push(vec![b'x'; SMALL_PART_BYTES].into(), b"\r\n");
+        assert!(out.bytes.len() < 2 * OUT_BYTES_MAX);
+    }
+    let mut out = Out::default();
+    out.push(vec![b'x'; SMALL_PART_BYTES + 1].into(), b"");
+    assert!(!out.has_room() && out.bytes.is_empty(), "a large part waits alone, and is not copied");
+}
+
+#[tokio::test]
+async fn what_comes_behind_an_upgrade_is_handed_over_with_the_connection() {
+    let (mut client, server) = tokio::io::duplex(100);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nearly").await.unwrap();
+    let from = body_on(Box::new(server)).await;
+    assert_eq!(from.wire().lock().hand_over().early, "early");
 }
 
 /// The head of an answer, without its date, and how its body is framed.

@@ -7,7 +7,7 @@ use crate::http::check::{Framing, HeadScan, Violation};
 
 pub const HEADS: u64 = 1500;
 /// Largest body in a record, bytes.
-pub const BODY_BYTES_MAX: u64 = 1000;
+const BODY_BYTES_MAX: u64 = 1000;
 
 const SOUND: [&str; 12] = [
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
