@@ -515,6 +515,7 @@ impl Started {
         let leaves = io.block_on(async move {
             starts.inspect(Starting::over);
             tokio::spawn(keeper.follow());
+            tokio::spawn(tell_overload(port.clone(), Arc::clone(&hall.meter)));
             tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));
             if hall.has_files {
                 tokio::spawn(Arc::clone(&hall.tls).follow());
@@ -617,6 +618,21 @@ async fn tell_demand(port: host::Port<Node>, meter: Arc<Meter>) {
         let Ok(answer) = port.ask(Ask::Doors(meter.turnstiles.tell()), LOAD_EVERY).await else { return };
         if let Answer::Doors(others) = answer {
             meter.turnstiles.hear(&others);
+        }
+    }
+}
+
+/// Tells whose overload begins and ends.
+async fn tell_overload(port: host::Port<Node>, meter: Arc<Meter>) {
+    let mut every = tokio::time::interval(edge::overload::LOOK_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        for told in meter.look_for_overload() {
+            let ask = Ask::Overload { of: told.of, text: told.text };
+            if port.ask(ask, LOAD_EVERY).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -131,6 +131,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
                 format_args!("{:<16} out of use: {} (`coppice enable`)", service.name, service.off.join(", ")),
             );
         }
+        for n in view.nodes.iter().filter(|n| n.state != NodeState::Dead) {
+            for text in overloads(&n.name, &n.gauges, &service.name) {
+                line(&mut out, format_args!("{text}"));
+            }
+        }
         for text in service.runs.iter().flat_map(|runs| runs_text(runs, now_ms)) {
             line(&mut out, format_args!("{:<16} {text}", service.name));
         }
@@ -206,6 +211,26 @@ fn overflow(view: &View, now_ms: u64) -> Option<String> {
         }
     };
     Some(format!("nodes for overflow ({which}): {how}"))
+}
+
+/// A service, or a part of it, that has more to do than it can, as the doors of a node see it.
+fn overloads(node: &str, gauges: &BTreeMap<String, u64>, service: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, refused) in gauges {
+        let Some(stage) = name.strip_suffix(".refused_a_second") else { continue };
+        let Some(part) = ["stage.http-", "stage.tcp-"].iter().find_map(|front| stage.strip_prefix(front)) else {
+            continue;
+        };
+        if part.split('/').next() != Some(service) {
+            continue;
+        }
+        let figure = |name: &str| gauges.get(&format!("{stage}.{name}")).copied().unwrap_or(0);
+        let (limit, waiting, part) = (figure("limit"), figure("waiting"), plain(part));
+        lines.push(format!(
+            "{part:<16} overloaded at {node}: limit {limit}, {waiting} wait, {refused} a second refused"
+        ));
+    }
+    lines
 }
 
 /// What a service runs at times, and what goes before its versions while that stands in the way.
@@ -323,6 +348,22 @@ mod tests {
         for part in ["40      3    20 ms  */", "40      3  1000 ms  */", "-      -        -  */"] {
             assert!(page.contains(part), "{part}: {page}");
         }
+    }
+
+    #[test]
+    fn who_is_overloaded_is_said_beside_the_service() {
+        let figures = [("limit", 35), ("waiting", 6), ("refused_a_second", 12)];
+        let mut gauges: BTreeMap<String, u64> =
+            figures.iter().map(|(name, value)| (format!("stage.http-shop.{name}"), *value)).collect();
+        gauges.insert("stage.http-shop/pay.refused_a_second".into(), 1);
+        gauges.insert("stage.http-shopping.refused_a_second".into(), 3);
+        let expect = [
+            "shop             overloaded at n1: limit 35, 6 wait, 12 a second refused",
+            "shop/pay         overloaded at n1: limit 0, 0 wait, 1 a second refused",
+        ];
+        assert_eq!(overloads("n1", &gauges, "shop"), expect);
+        gauges.retain(|name, _| !name.ends_with("refused_a_second"));
+        assert!(overloads("n1", &gauges, "shop").is_empty());
     }
 
     #[test]

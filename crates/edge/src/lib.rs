@@ -18,6 +18,7 @@ mod handle;
 pub mod http;
 pub mod meter;
 mod outlier;
+pub mod overload;
 mod pace;
 #[cfg(test)]
 mod pages;

@@ -18,6 +18,7 @@ use crate::api::asks::UnderWay;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
+use crate::overload::{Overloads, Told};
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
 use crate::turnstile::{Name, Turnstiles};
@@ -52,6 +53,8 @@ pub struct Meter {
     /// `stage.clone-shop/2:database.waiting` and so on.
     pub clones: CloneStages,
     pub turnstiles: Arc<Turnstiles>,
+    /// `stage.NAME.refused_a_second`, while it is overloaded.
+    pub overloads: Overloads,
     /// When turnstiles were shown last.
     shown_at: Mutex<Option<Instant>>,
     /// What the clones of services are asked for: for the manager.
@@ -378,6 +381,7 @@ impl Meter {
             stages: Arc::default(),
             clones: CloneStages::default(),
             turnstiles: Arc::default(),
+            overloads: Overloads::default(),
             shown_at: Mutex::default(),
             demands: Arc::default(),
             stays: Arc::default(),
@@ -425,6 +429,13 @@ impl Meter {
         for (name, shown) in others.iter().chain(of_doors.iter().take(TURNSTILES_TOLD_MAX)) {
             all.extend(stage_gauges(name, shown));
         }
+        for (name, refused) in self.overloads.each().into_iter().take(TURNSTILES_TOLD_MAX) {
+            let stage = Name::of(&name).stage();
+            if let Some((_, shown)) = of_doors.iter().find(|(name, _)| *name == stage) {
+                all.extend(stage_gauges(&stage, shown));
+            }
+            all.insert(format!("stage.{stage}.refused_a_second"), refused);
+        }
         for (clone, stage, shown) in self.clones.all(Instant::now()).iter().take(CLONE_STAGES_TOLD_MAX) {
             all.extend(stage_gauges(&clone_stage(clone, stage), shown));
         }
@@ -434,6 +445,12 @@ impl Meter {
     /// All stages of this node's doors, as they were when gauges were asked for last.
     pub fn stages(&self) -> BTreeMap<String, Shown> {
         self.stages.all()
+    }
+
+    /// Whose overload begins or ends, as of now.
+    pub fn look_for_overload(&self) -> Vec<Told> {
+        let used = self.turnstiles.each().filter(|(_, turnstile)| !turnstile.is_unused());
+        self.overloads.look(Instant::now(), used.map(|(name, turnstile)| (name, turnstile.heat())))
     }
 
     /// Turnstiles are stages, too.

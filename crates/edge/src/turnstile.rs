@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
 use crate::http::limits::{ADMISSION, CLONE_WAIT};
+use crate::overload::Heat;
 use crate::part::{Part, PartFigures};
 
 pub struct Turnstile {
@@ -518,6 +519,16 @@ impl Turnstile {
     /// Nothing has come to it yet.
     pub fn is_unused(&self) -> bool {
         self.shown.started.load(Relaxed) + self.shown.refused.load(Relaxed) == 0
+    }
+
+    pub fn heat(&self) -> Heat {
+        let admission = self.lock();
+        Heat {
+            is_overloaded: admission.is_overloaded(),
+            limit: admission.limit().size().into(),
+            waiting: self.waiting.load(Relaxed).into(),
+            refused: self.shown.refused.load(Relaxed),
+        }
     }
 
     /// What to show of the time since it was shown last.

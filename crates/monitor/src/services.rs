@@ -65,9 +65,13 @@ fn in_short(picture: &Picture, service: &Service) -> Markup {
     let asked = || service.clones.iter().filter_map(|clone| clone.asked);
     let (requests, failed): (u64, u64) = (asked().map(|of| of.requests).sum(), asked().map(|of| of.failed).sum());
     let took: u64 = asked().map(|of| of.mean_us.saturating_mul(of.requests)).sum();
-    let overloaded = format!("stage.http-{}.overloaded", service.name);
-    let at: Vec<&str> =
-        picture.nodes.iter().filter(|node| node.gauge(&overloaded) == 1).map(|node| node.name.as_str()).collect();
+    // Told while it lasts: of the service, or of a partition.
+    let told = |figure: &str| {
+        let part = figure.strip_suffix(".refused_a_second").and_then(|stage| stage.strip_prefix("stage.http-"));
+        part.is_some_and(|part| part.split('/').next() == Some(service.name.as_str()))
+    };
+    let hot = picture.nodes.iter().filter(|node| node.state != "dead" && node.gauges.keys().any(|figure| told(figure)));
+    let at: Vec<&str> = hot.map(|node| node.name.as_str()).collect();
     let restarts: u32 = service.clones.iter().map(|clone| clone.restarts).sum();
     html! {
         span.brief {
@@ -255,7 +259,7 @@ mod tests {
                 {"name": "shop/1", "state": state, "asked": {"requests": 10, "failed": 0, "mean_us": 6000}}]});
             of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let nodes =
-                serde_json::json!([{"name": "n1"}, {"name": "n2", "gauges": {"stage.http-shop.overloaded": 1}}]);
+                serde_json::json!([{"name": "n1"}, {"name": "n2", "gauges": {"stage.http-shop.refused_a_second": 0}}]);
             services(&Picture::read(serde_json::json!({"services": [of], "nodes": nodes})).unwrap()).into_string()
         };
         let none = serde_json::json!({});

@@ -92,6 +92,8 @@ pub enum Ask {
     Certify,
     /// ... and what became of it, for the events. Done at once.
     Certified { text: String },
+    /// A service's overload begins or ends, as this node's doors see it.
+    Overload { of: String, text: String },
     /// May a node with this secret and name, and a program of this level, join? The host signs its certificate if so.
     Admit { secret_hash: [u8; 32], name: String, level: u32, wish: NodeId },
 }

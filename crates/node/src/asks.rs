@@ -273,6 +273,11 @@ impl Node {
                 self.decided(now, "certificate", &name, text, out);
                 return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
             }
+            Ask::Overload { of, text } => {
+                let text = format!("at {}: {text}", self.card.name);
+                self.decided(now, "overload", &of, text, out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
+            }
             Ask::Admit { secret_hash, name, level, wish } => What::Admit { secret_hash, name, level, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
         };

@@ -584,7 +584,7 @@ pub struct GroupsView {
 pub struct EventView {
     pub at_ms: u64,
     /// `deployed`, `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
-    /// `disk`, `anew`, `removed`,
+    /// `disk`, `anew`, `removed`, `overload`,
     /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.
