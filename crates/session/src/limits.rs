@@ -101,8 +101,11 @@ pub const OUTLIER_TOOK: Span = Span::micros(500);
 pub const OUTLIER_LATE: f64 = 200.0;
 /// 1 of 100 answers damaged,
 pub const OUTLIER_DAMAGED: f64 = 100.0;
-/// for so long, less the time for which it did not: a machine may be busy with something for a moment.
-pub const OUTLIER_AFTER: Span = Span::secs(10);
+/// for so long, less the time for which it did not: a machine may be busy with something for a moment. With what it takes until its mean
+/// shows it and nodes have told each other it starts anew after 6 to 8 s; SSM's took 5 to 10 (5.8).
+pub const OUTLIER_AFTER: Span = Span::secs(5);
+/// What was measured of a brick is compared for so long, if it is asked too little to be measured again.
+pub const OUTLIER_KNOWN_FOR: Span = Span::secs(10);
 /// A stub knows what is usual for a brick after so many looks, so that one that is far away is told from one that is slow,
 pub const OUTLIER_LEARNS: u32 = 30;
 /// and what was is forgotten by so much as it would be by the mean of so many.

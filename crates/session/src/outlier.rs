@@ -111,7 +111,7 @@ impl Conduct {
     fn measure(&mut self, now: Time, counts: &Counts, span: Span) -> bool {
         let seen = counts.since(&self.before);
         if seen.answers + seen.timeouts < OUTLIER_ASKED_MIN {
-            self.now = self.now.filter(|(at, ..)| now.since(*at) < OUTLIER_AFTER);
+            self.now = self.now.filter(|(at, ..)| now.since(*at) < OUTLIER_KNOWN_FOR);
             return false;
         }
         let mut values = MEASURES.map(|measure| measure.of(&seen));
