@@ -106,13 +106,17 @@ pub fn reap_main(mut args: impl Iterator<Item = OsString>) -> ! {
 pub(crate) fn kill_left(groups: &BTreeSet<i32>, life: &str, members: Option<&BTreeSet<String>>) {
     // Whoever forks while we look is found the next time; three quiet looks are the end.
     let mut quiet = 0;
-    while quiet < 3 {
+    loop {
         let left = left_behind(groups, life, members);
         quiet = if left.is_empty() { quiet + 1 } else { 0 };
-        for pid in left {
-            let _ = kill_process(pid, Signal::KILL);
+        if quiet == 3 {
+            return;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        for pid in &left {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        // A node that restarts waits for this, and whoever connects to it meanwhile.
+        std::thread::sleep(Duration::from_millis(if left.is_empty() { 2 } else { 20 }));
     }
 }
 
