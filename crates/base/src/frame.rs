@@ -35,9 +35,17 @@ pub mod kind {
     pub const MEMBERS: u16 = 24;
     /// Messages on channels, to a node whose clients listen to them.
     pub const MESSAGES: u16 = 25;
+    /// Of a large frame: known to links alone (`host/src/outbox.rs`).
+    pub const PIECE: u16 = 26;
     /// Of state classes by their number, eight each (`class/src/number.rs`): control frames, and below them data.
     pub const CLASSES_CONTROL: std::ops::Range<u16> = 0x1000..0x1800;
     pub const CLASSES_DATA: std::ops::Range<u16> = 0x2000..0x2800;
+
+    /// Is nothing gained where frames of this kind come in the order in which they were sent? (They may come otherwise in any case; entries
+    /// of a group would have to be sent again, messages of a channel would be told late.)
+    pub fn may_overtake(kind: u16) -> bool {
+        matches!(kind, SESSION | LINEAR_CALL) || CLASSES_DATA.contains(&kind)
+    }
 }
 
 /// Control frames (who is here, who leads) have a share of the link that data cannot take.
@@ -85,6 +93,7 @@ pub enum FrameError {
     TooLong { bytes: usize },
     HeaderTooShort { bytes: usize },
     HeadPastEnd { head: usize, rest: usize },
+    PieceApart { at: usize, whole: usize },
 }
 
 impl std::fmt::Display for FrameError {
@@ -93,6 +102,7 @@ impl std::fmt::Display for FrameError {
             Self::TooLong { bytes } => write!(f, "frame of {bytes} bytes is over the limit of {FRAME_BYTES_MAX}"),
             Self::HeaderTooShort { bytes } => write!(f, "frame header of {bytes} bytes is under {HEADER_BYTES}"),
             Self::HeadPastEnd { head, rest } => write!(f, "head of {head} bytes in a frame with {rest} left"),
+            Self::PieceApart { at, whole } => write!(f, "a piece at byte {at} of {whole} does not follow"),
         }
     }
 }

@@ -6,7 +6,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Peers with another major version do not understand each other.
 pub(crate) const WIRE_MAJOR: u8 = 1;
-pub(crate) const WIRE_MINOR: u8 = 0;
+/// 1: it puts pieces of large frames together.
+pub(crate) const WIRE_MINOR: u8 = 1;
+/// Of peers that take large frames in pieces.
+pub(crate) const PIECES_MINOR: u8 = 1;
 
 /// What a connection is for; the last of its five plain bytes `COP1?`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,6 +29,7 @@ pub mod logs;
 mod net;
 mod outbox;
 mod output;
+mod piece;
 pub mod ports;
 pub mod private;
 mod probe;

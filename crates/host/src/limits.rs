@@ -27,6 +27,10 @@ pub const HELLO_BYTES_MAX: usize = 64 << 10;
 pub const READ_BYTES: usize = 256 << 10;
 /// Encrypted and written at once. More would make a control frame wait longer behind data; less costs system calls.
 pub const WRITE_BYTES: usize = 256 << 10;
+/// A larger frame goes in pieces, so that others go between them.
+pub const LARGE_FRAME_BYTES: usize = 256 << 10;
+/// Bytes of a piece; one goes with each write.
+pub const PIECE_BYTES: usize = 128 << 10;
 /// Bodies up to this size are copied next to their head: a copy is cheaper than another slice.
 pub const COPY_BODY_BYTES: usize = 1024;
 /// Data that waits for one peer. A peer that is this far behind is not served by more queue.

@@ -12,7 +12,7 @@ use std::task::{Poll, ready};
 
 use base::frame::{FrameError, HEADER_BYTES};
 use base::limits::FRAME_BYTES_MAX;
-use base::{Boot, Frame, LinkEnd, NodeId};
+use base::{Boot, Frame, LinkEnd, NodeId, kind};
 use bytes::{Bytes, BytesMut};
 use rustls::Connection;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -21,6 +21,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::limits::{COPY_BODY_BYTES, LOSER_LINGERS, WRITE_BYTES};
 use crate::outbox::Outbox;
+use crate::piece::Gathered;
 
 /// A link that the table of links knows.
 pub(crate) struct Link {
@@ -56,6 +57,8 @@ pub(crate) struct Peer {
     pub node: NodeId,
     pub boot: Boot,
     pub card: Bytes,
+    /// It puts large frames together again.
+    pub takes_pieces: bool,
 }
 
 impl Link {
@@ -73,7 +76,7 @@ impl Link {
             boot: peer.boot,
             dialled,
             since: std::time::Instant::now(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(peer.takes_pieces),
             hung_up: Cell::new(false),
             figures,
             cut: Cell::new(false),
@@ -192,7 +195,7 @@ impl Link {
     pub async fn write(&self) {
         let mut batch = Batch::default();
         loop {
-            self.outbox.take(WRITE_BYTES, &mut batch.frames);
+            let whole = self.outbox.take(WRITE_BYTES, &mut batch.frames);
             if batch.frames.is_empty() && !self.tls.borrow().wants_write() {
                 if self.outbox.is_finished() {
                     break;
@@ -200,8 +203,8 @@ impl Link {
                 self.outbox.changed().await;
                 continue;
             }
-            let sealed = batch.seal(&mut self.tls.borrow_mut());
-            count(&self.figures.sent, sealed);
+            batch.seal(&mut self.tls.borrow_mut());
+            count(&self.figures.sent, whole);
             if self.flush().await.is_err() {
                 // The reader finds out why.
                 self.shutdown(rustix::net::Shutdown::Both);
@@ -240,9 +243,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Encrypts all frames, gives how many they were.
-    fn seal(&mut self, tls: &mut Connection) -> u64 {
-        let count = self.frames.len() as u64;
+    /// Encrypts all frames.
+    fn seal(&mut self, tls: &mut Connection) {
         for mut frame in self.frames.drain(..) {
             if frame.body.len() <= COPY_BODY_BYTES {
                 frame.encode(&mut self.heads);
@@ -272,7 +274,6 @@ impl Batch {
             self.heads = BytesMut::new();
         }
         self.heads.clear();
-        count
     }
 }
 
@@ -295,6 +296,8 @@ struct Assembler {
     frame: BytesMut,
     /// Bytes that are still missing; 0 between frames.
     missing: usize,
+    /// Of a large frame that comes in pieces.
+    large: Gathered,
 }
 
 impl Assembler {
@@ -326,7 +329,12 @@ impl Assembler {
             if self.missing > 0 {
                 return Ok(());
             }
-            frames.push(Frame::decode(&mut self.frame)?.expect("the frame is whole"));
+            let frame = Frame::decode(&mut self.frame)?.expect("the frame is whole");
+            if frame.kind == kind::PIECE {
+                frames.extend(self.large.add(&frame)?);
+            } else {
+                frames.push(frame);
+            }
         }
     }
 }
@@ -350,7 +358,6 @@ impl Write for TryWrite<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::kind;
     use proptest::prelude::*;
 
     fn frame(n: u8, body: usize) -> Frame {

@@ -22,7 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::crowd::{Crowd, network};
 use crate::driver::{HostConfig, Sink, spawn};
-use crate::hello::{Hello, PREFACE_BYTES, Purpose, WIRE_MAJOR, WIRE_MINOR};
+use crate::hello::{Hello, PIECES_MINOR, PREFACE_BYTES, Purpose, WIRE_MAJOR, WIRE_MINOR};
 use crate::limits::{
     CONNECT_WAIT, CROSSED_DIALS, HANDSHAKES_MAX, HELLO_BYTES_MAX, HELLO_WAIT, JOINS_MAX, LOSER_READS,
     MEMBERS_KNOWN_MAX, PREFACE_WAIT, READ_BYTES, SILENT_MAX, STRANGER_LINES, TUNNELS_MAX, USER_TIMEOUT_MS,
@@ -214,7 +214,8 @@ impl Net {
                 (tcp, Connection::Server(tls))
             }
         };
-        Ok((Peer { node, boot: hello.boot, card: hello.card }, (tcp, tls)))
+        let takes_pieces = hello.minor >= PIECES_MINOR;
+        Ok((Peer { node, boot: hello.boot, card: hello.card, takes_pieces }, (tcp, tls)))
     }
 
     /// Takes over an authenticated connection. `dialled` is where, if we dialled it.

@@ -1,13 +1,15 @@
 //! What waits to be sent to one peer: two bounded queues, control first, so that data never keeps the news of who is
-//! alive from getting through. What does not fit is dropped and counted; protocols expect loss.
+//! alive from getting through. What does not fit is dropped and counted; protocols expect loss. A large frame goes in pieces, one
+//! such frame at a time, and what is smaller goes between them, if its kind is one whose frames may overtake each other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use base::{Frame, Lane};
+use base::{Frame, Lane, kind};
 use tokio::sync::Notify;
 
-use crate::limits::{CONTROL_QUEUE_BYTES_MAX, DATA_QUEUE_BYTES_MAX};
+use crate::limits::{CONTROL_QUEUE_BYTES_MAX, DATA_QUEUE_BYTES_MAX, LARGE_FRAME_BYTES, PIECE_BYTES};
+use crate::piece::Large;
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -16,6 +18,10 @@ pub(crate) struct Outbox {
     parked: Cell<bool>,
     finished: Cell<bool>,
     changed: Notify,
+    /// The peer puts them together.
+    in_pieces: bool,
+    /// What is on its way so.
+    large: RefCell<Option<Large>>,
 }
 
 #[derive(Default)]
@@ -25,6 +31,14 @@ struct Queue {
 }
 
 impl Outbox {
+    pub fn new(in_pieces: bool) -> Self {
+        Self { in_pieces, ..Self::default() }
+    }
+
+    fn is_large(&self, frame: &Frame) -> bool {
+        self.in_pieces && frame.wire_len() > LARGE_FRAME_BYTES && kind::may_overtake(frame.kind)
+    }
+
     /// False if there was no room.
     pub fn push(&self, frame: Frame) -> bool {
         let (lane, max) = match frame.lane() {
@@ -43,15 +57,24 @@ impl Outbox {
         true
     }
 
-    /// Moves frames to `to`, control first, until they are more than `bytes_max`.
-    pub fn take(&self, bytes_max: usize, to: &mut Vec<Frame>) {
-        let mut taken = 0;
+    /// Moves frames to `to`, control first, until they are more than `bytes_max`, and with them a piece of a large one. Gives how many
+    /// frames are whole with that.
+    pub fn take(&self, bytes_max: usize, to: &mut Vec<Frame>) -> u64 {
+        let (mut taken, mut whole) = (0, 0);
+        let mut large = self.large.borrow_mut();
         for queue in self.lanes.borrow_mut().iter_mut() {
             while taken < bytes_max
-                && let Some(frame) = queue.frames.pop_front()
+                && let Some(at) = queue.frames.iter().position(|frame| large.is_none() || !self.is_large(frame))
             {
+                let frame = queue.frames.remove(at).expect("it was just found");
+                if self.is_large(&frame) {
+                    // It counts as waiting until its last piece goes.
+                    *large = Some(Large::new(frame));
+                    continue;
+                }
                 queue.bytes -= frame.wire_len();
                 taken += frame.wire_len();
+                whole += 1;
                 to.push(frame);
             }
             // One burst should not keep its memory for the life of the link.
@@ -59,6 +82,14 @@ impl Outbox {
                 queue.frames = VecDeque::new();
             }
         }
+        if let Some(piece) = large.as_mut().map(|large| large.next(PIECE_BYTES)) {
+            to.push(piece);
+            if let Some(gone) = large.take_if(|large| large.is_over()) {
+                self.lanes.borrow_mut()[usize::from(gone.lane() == Lane::Data)].bytes -= gone.bytes();
+                whole += 1;
+            }
+        }
+        whole
     }
 
     /// Nothing more will be pushed: the writer sends what is here and ends.
@@ -88,7 +119,6 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::kind;
     use bytes::Bytes;
 
     fn data(bytes: usize) -> Frame {
@@ -118,5 +148,27 @@ mod tests {
         let outbox = Outbox::default();
         assert!(outbox.push(data(16 << 20)));
         assert!(!outbox.push(data(1)));
+    }
+
+    #[test]
+    fn what_is_small_goes_between_the_pieces_of_what_is_large() {
+        let outbox = Outbox::new(true);
+        let (large, other) = (Frame::new(kind::LINEAR_CALL, vec![1; 1 << 20]), data(2 << 20));
+        let in_order = Frame::new(kind::LINEAR_DATA, vec![2; 1 << 20]);
+        assert!([&large, &other, &data(5), &in_order, &data(6)].iter().all(|frame| outbox.push((*frame).clone())));
+        let (mut out, mut whole) = (Vec::new(), outbox.take(1 << 10, &mut Vec::new()));
+        assert_eq!(whole, 2, "what is small, and what keeps its order");
+        while outbox.large.borrow().is_some() || outbox.lanes.borrow()[1].bytes > 0 {
+            whole += outbox.take(1 << 10, &mut out);
+        }
+        assert_eq!((whole, outbox.lanes.borrow()[1].bytes), (5, 0));
+        assert!(out[0].kind == kind::SESSION && out[0].body.len() == 6);
+        assert!(out[1..].iter().all(|frame| frame.kind == kind::PIECE && frame.body.len() <= PIECE_BYTES));
+        assert!(outbox.push(data(1 << 20)), "room comes back");
+
+        let plain = Outbox::default();
+        assert!(plain.push(large.clone()) && plain.push(data(5)));
+        let mut out = Vec::new();
+        assert_eq!((plain.take(usize::MAX, &mut out), &out[0]), (2, &large), "to a peer that does not know pieces");
     }
 }

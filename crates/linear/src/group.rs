@@ -12,6 +12,7 @@
 mod clock;
 mod dumps;
 mod holds;
+mod pieces;
 mod placed;
 mod queue;
 mod reads;
@@ -30,6 +31,7 @@ use cluster::raft::{self, Config, Happened, LogBounds, Member};
 use self::clock::Clock;
 use self::dumps::Dumps;
 use self::holds::Holds;
+use self::pieces::Writing;
 pub use self::queue::Mark;
 use self::queue::Queue;
 use self::scripts::Scripts;
@@ -104,6 +106,7 @@ pub struct Group {
     turned: Turned,
     holds: Holds,
     scripts: Scripts,
+    writing: Writing,
     /// What the cluster has agreed on, as was last heard with a command.
     agreed: u32,
     /// Ids of those in `queue`, held up, or in the log and not applied: each is put there once. Not leading: of those that we put there.
@@ -196,6 +199,7 @@ impl Group {
             turned: Turned::default(),
             holds: Holds::default(),
             scripts: Scripts::default(),
+            writing: Writing::default(),
             agreed: 1,
             known: BTreeSet::new(),
             flying: VecDeque::new(),
@@ -281,6 +285,7 @@ impl Group {
         let is_idle = self.queue.is_empty()
             && self.holds.len() == 0
             && !self.scripts.is_lent()
+            && !self.writing.is_writing()
             && self.flying.is_empty()
             && self.reads.is_empty()
             && self.round.is_none();
@@ -478,7 +483,8 @@ impl Group {
         (self.leads, self.led_from) = (leads, self.member.end().1);
         self.drop_holds();
         self.dumps.clear();
-        let lent: Vec<CommandId> = self.scripts.drain().map(|command| command.id).collect();
+        let mut lent: Vec<CommandId> = self.scripts.drain().map(|command| command.id).collect();
+        lent.extend(self.writing.end());
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
         // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();
@@ -510,29 +516,27 @@ impl Group {
         let clock = self.clock.now(now);
         let is_due = self.clock_due().is_some_and(|at| at <= now);
         let split = self.split(&nodes.live);
-        if (self.queue.is_empty() && !is_due && split.is_none()) || !self.may_propose() {
-            return false;
-        }
         let scripts_wait = self.scripts_wait();
+        // Scripts wait for all that is in the log.
+        let went = !scripts_wait && split.is_none() && self.write_pieces(now);
+        if (self.queue.is_empty() && !is_due && split.is_none()) || !self.may_propose() {
+            return went;
+        }
         if scripts_wait && split.is_none() {
             self.lend(now, self.agreed, done);
             // What is lent goes out with this turn.
             return false;
         }
-        let mut bytes = 0;
-        let (marks, commands) = self.queue.take(|command| {
-            if scripts_wait {
-                return false;
-            }
-            let is_first = bytes == 0;
-            bytes += command.bytes();
-            is_first || bytes <= BATCH_BYTES_MAX
-        });
+        let (marks, commands) = if scripts_wait { Default::default() } else { self.next_batch() };
+        if commands.is_empty() && !is_due && split.is_none() {
+            // What waits goes in pieces.
+            return went;
+        }
         let bounds = if commands.is_empty() { Bounds::default() } else { self.bounds };
-        let batch = Batch { clock, commands, split, bounds, ..Batch::default() };
+        let batch = Batch { clock, commands, split, bounds, drops_pieces: self.drops_pieces(), ..Batch::default() };
         if !self.member.propose(wire::encode_batch(&batch)) {
             self.queue.give_back(marks, batch.commands);
-            return false;
+            return went;
         }
         self.quiet_ticks = 0;
         if is_due {

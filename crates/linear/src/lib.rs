@@ -47,6 +47,7 @@ pub mod once;
 mod op;
 mod pages;
 mod partly;
+mod piece;
 pub mod place;
 pub mod score;
 pub mod script;

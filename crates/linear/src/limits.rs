@@ -69,6 +69,12 @@ pub const QUEUE_WAIT: Span = Span::millis(100);
 pub const RETRY_AFTER: Span = Span::millis(200);
 /// Bytes of commands in one entry, but for one that is larger alone.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// A command of more bytes goes into the log in pieces: what is behind it waits for 20 ms already ...
+pub const WHOLE_BYTES_MAX: usize = 512 << 10;
+/// ... of so many bytes: as much as one message of a group takes at once ...
+pub const PIECE_BYTES: usize = 256 << 10;
+/// ... of which so many are not applied yet: as much as one entry has else. With less the largest command would take a slow disk seconds.
+pub const PIECES_FLYING_MAX: usize = 4;
 /// Entries of a leader that are not applied yet. With one the disk would rest while the others are asked; with many, each
 /// would be small and cost as much as a large one.
 pub const BATCHES_FLYING_MAX: usize = 2;
@@ -102,6 +108,8 @@ pub const ONCE_ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Without an answer for so long a call is sent again: a leader answers within a fsync or two.
 pub const CALL_AGAIN: Span = Span::millis(300);
+/// ... and so much for each MiB of it: a slow disk takes 10 MiB a second.
+pub const CALL_AGAIN_MIB: Span = Span::millis(100);
 /// Likewise one of more bytes, when its leader has no room for it.
 pub const LARGE_CALL_BYTES: usize = 256 << 10;
 /// Nobody is known to lead, or who was asked does not: look again after this.

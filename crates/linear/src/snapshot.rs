@@ -19,7 +19,7 @@ use super::space::Space;
 use super::stream;
 use super::texts::{Library, Texts};
 use super::value::{Entry, Value};
-use super::wire::WireRan;
+use super::wire::{WirePiece, WireRan};
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct WireAnswerKept {
@@ -126,6 +126,9 @@ struct WirePart {
     /// The next piece of a database's image.
     #[prost(bytes = "bytes", tag = "5")]
     database: Bytes,
+    /// Of an entry of which more is to come.
+    #[prost(message, optional, tag = "6")]
+    piece: Option<WirePiece>,
 }
 
 const TEXT: u32 = 1;
@@ -169,9 +172,10 @@ pub fn parts(space: &Space) -> Parts {
     let body = Body { leaves: space.map().leaves().into_iter(), leaf: None };
     let pieces = image.into_iter().flat_map(Image::pieces);
     let pieces = pieces.map(|database| WirePart { database, ..WirePart::default() }.encode_to_vec().into());
-    Parts(Box::new(
-        first.into_iter().chain(once_parts(space.onces())).chain(text_parts(space.texts())).chain(body).chain(pieces),
-    ))
+    let begun = space.pieces.all().map(|piece| WirePiece::new(&piece)).collect::<Vec<_>>().into_iter();
+    let begun = begun.map(|piece| WirePart { piece: Some(piece), ..WirePart::default() }.encode_to_vec().into());
+    let first = first.into_iter().chain(once_parts(space.onces())).chain(text_parts(space.texts()));
+    Parts(Box::new(first.chain(body).chain(pieces).chain(begun)))
 }
 
 fn text_parts(texts: &Texts) -> Vec<Bytes> {
@@ -266,6 +270,9 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
     for part in parts {
         let part = WirePart::decode(part).ok()?;
         image.extend_from_slice(&part.database);
+        if let Some(piece) = part.piece {
+            space.pieces.add(piece.take()?);
+        }
         for WireText { name, text, is_library, functions } in part.texts {
             if is_library {
                 space.texts_mut().put_library(&name, Library { text, functions }, true);

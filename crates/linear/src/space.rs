@@ -21,11 +21,12 @@ use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_B
 use super::map::Map;
 use super::once::{Kept, Known, Once, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
+use super::piece::Pieces;
 use super::snapshot;
 use super::split::{Split, hash_of};
 use super::texts::Texts;
 use super::value::{Entry, Value};
-use super::wire::{self, Command};
+use super::wire::{self, Batch, Command};
 
 /// A command, for ever: a retry carries the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,6 +63,8 @@ pub struct Space {
     texts: Arc<Texts>,
     /// Of a namespace of class `sql`, which has nothing else.
     pub(super) beside: Beside,
+    /// Of an entry of which more is to come.
+    pub(super) pieces: Pieces,
     /// How often it was split, and the first hash that has gone so.
     splits: u32,
     above: Option<u64>,
@@ -603,7 +606,18 @@ impl raft::State for Space {
     type Done = (CommandId, Verdict);
 
     fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> raft::Applied {
-        let Some(batch) = wire::decode_batch(data) else { return raft::Applied::Senseless };
+        let Some(mut batch) = wire::decode_batch(data) else { return raft::Applied::Senseless };
+        if batch.level > self.program.0 {
+            return raft::Applied::Beyond;
+        }
+        if batch.drops_pieces {
+            self.pieces = Pieces::default();
+        }
+        if let Some(whole) = batch.piece.take().and_then(|piece| self.pieces.add(piece)) {
+            let Some(made) = wire::decode_batch(whole) else { return raft::Applied::Senseless };
+            // The clock is that of its last piece, which is later.
+            batch = Batch { clock: batch.clock.max(made.clock), piece: None, ..made };
+        }
         // Arguments that this program does not know it would take for wrong ones: only their writer can tell.
         let is_known =
             |command: &Command| functions::level(&command.steps).is_some_and(|level| level <= self.program.0);
@@ -637,6 +651,6 @@ impl raft::State for Space {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes + self.texts.bytes() + self.beside.bytes() as usize
+        self.bytes + self.texts.bytes() + self.beside.bytes() as usize + self.pieces.bytes()
     }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::functions;
 use super::once::Once;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
+use super::piece::{self, Piece};
 use super::space::CommandId;
 use super::split::Split;
 
@@ -60,6 +61,10 @@ pub struct Batch {
     pub split: Option<Split>,
     /// What the group may hold; none below [`quota::LEVEL`].
     pub bounds: Bounds,
+    /// Of a larger entry: then there are no commands here.
+    pub piece: Option<Piece>,
+    /// Pieces that are there are of an entry whose other ones will not come.
+    pub drops_pieces: bool,
     /// Of one that was read: what a program must have to take it as it was meant ([`base::level`]), as its writer knew; 0: nothing new.
     pub level: u32,
 }
@@ -194,6 +199,36 @@ struct WireBatch {
     bytes_max: Option<u64>,
     #[prost(uint64, optional, tag = "6")]
     keys_max: Option<u64>,
+    #[prost(message, optional, tag = "7")]
+    piece: Option<WirePiece>,
+    #[prost(bool, tag = "8")]
+    drops_pieces: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct WirePiece {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    number: u64,
+    #[prost(uint64, tag = "3")]
+    at: u64,
+    #[prost(uint64, tag = "4")]
+    whole: u64,
+    #[prost(bytes = "bytes", tag = "5")]
+    bytes: Bytes,
+}
+
+impl WirePiece {
+    pub fn new(piece: &Piece) -> Self {
+        let Piece { of: (term, number), at, whole, bytes } = piece;
+        Self { term: *term, number: *number, at: *at as u64, whole: *whole as u64, bytes: bytes.clone() }
+    }
+
+    pub fn take(self) -> Option<Piece> {
+        let (at, whole) = (usize::try_from(self.at).ok()?, usize::try_from(self.whole).ok()?);
+        Some(Piece { of: (self.term, self.number), at, whole, bytes: Bytes::copy_from_slice(&self.bytes) })
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -256,6 +291,9 @@ struct WireCall {
     #[prost(bool, tag = "7")]
     sole: bool,
 }
+
+/// What is kept of a buffer is copied, unless it has so many bytes and is most of it.
+const SHARED_BYTES_MIN: usize = 64 << 10;
 
 const NIL: u32 = 0;
 const INT: u32 = 1;
@@ -353,7 +391,9 @@ impl WireCommand {
         CommandId { node: NodeId(self.node), boot: Boot(self.boot), seq: self.seq }
     }
 
-    fn take(self) -> Option<Command> {
+    /// `len`: of the buffer that it came in.
+    fn take(self, len: usize) -> Option<Command> {
+        let own = |bytes: Bytes| own(bytes, len);
         let step = |s: WireStep| Step {
             key: own(s.key),
             function: std::str::from_utf8(&s.function).ok().and_then(functions::find).map_or("", |f| f.name),
@@ -379,12 +419,14 @@ pub fn encode_steps(conditions: &[Condition], steps: &[Step]) -> Vec<u8> {
     WireCommand::of_steps(conditions, steps).encode_to_vec()
 }
 
-/// A copy: what is kept would else hold the whole buffer that it came in. Of words that say how, most are these.
-fn own(bytes: Bytes) -> Bytes {
+/// A copy: what is kept would else hold the whole buffer that it came in. It may, if it is most of it. Of words that say how, most are
+/// these.
+fn own(bytes: Bytes, len: usize) -> Bytes {
     match &bytes[..] {
         b"" => Bytes::new(),
         b"always" => Bytes::from_static(b"always"),
         b"none" => Bytes::from_static(b"none"),
+        large if large.len() >= SHARED_BYTES_MIN && large.len() > len / 2 => bytes,
         _ => Bytes::copy_from_slice(&bytes),
     }
 }
@@ -393,18 +435,34 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     let split = batch.split.map(|Split { at, child, after }| WireSplit { at, child: child.0, after });
     let levels = batch.commands.iter().filter_map(|command| functions::level(&command.steps));
     let levels = levels.chain((!batch.bounds.is_none()).then_some(quota::LEVEL));
+    let levels = levels.chain((batch.piece.is_some() || batch.drops_pieces).then_some(piece::LEVEL));
     let level = levels.max().filter(|level| *level > 1).unwrap_or(0);
     let commands = batch.commands.iter().map(WireCommand::new).collect();
     let Bounds { bytes: bytes_max, keys: keys_max } = batch.bounds;
-    WireBatch { clock: batch.clock, commands, split, level, bytes_max, keys_max }.encode_to_vec()
+    let piece = batch.piece.as_ref().map(WirePiece::new);
+    let drops_pieces = batch.drops_pieces;
+    WireBatch { clock: batch.clock, commands, split, level, bytes_max, keys_max, piece, drops_pieces }.encode_to_vec()
 }
 
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
+    let len = data.len();
     let wire = WireBatch::decode(data).ok()?;
     let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
-    let commands = wire.commands.into_iter().map(WireCommand::take).collect::<Option<_>>()?;
+    let commands = wire.commands.into_iter().map(|command| command.take(len)).collect::<Option<_>>()?;
+    let piece = match wire.piece {
+        Some(piece) => Some(piece.take()?),
+        None => None,
+    };
     let bounds = Bounds { bytes: wire.bytes_max, keys: wire.keys_max };
-    Some(Batch { clock: wire.clock, commands, split, bounds, level: wire.level })
+    Some(Batch {
+        clock: wire.clock,
+        commands,
+        split,
+        bounds,
+        piece,
+        drops_pieces: wire.drops_pieces,
+        level: wire.level,
+    })
 }
 
 /// What was said, in a step that says it again.
@@ -459,6 +517,7 @@ pub fn encode_call(call: &Call) -> Bytes {
 }
 
 pub fn decode_call(head: Bytes) -> Option<Call> {
+    let len = head.len();
     let WireCall { group, reads, command, answer, stale, leave, sole } = WireCall::decode(head).ok()?;
     let group = GroupId(group);
     if let Some(WireLeave { epoch, left, term, index }) = leave {
@@ -467,7 +526,7 @@ pub fn decode_call(head: Bytes) -> Option<Call> {
     }
     let command = command?;
     let stale = (stale != 0).then_some(Span(stale));
-    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, sole, command: command.take()? }) };
+    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, sole, command: command.take(len)? }) };
     let answer = match answer.kind {
         1 => Answer::Ran(answer.ran?.take()?, answer.index),
         2 => Answer::Forgotten,

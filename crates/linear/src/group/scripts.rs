@@ -6,7 +6,7 @@ use class::Bounds;
 
 use super::{Answered, Group, Mark, answer};
 use crate::functions::script::is_among;
-use crate::limits::{BATCH_BYTES_MAX, LENT_MAX, SCRIPTS_AT_ONCE};
+use crate::limits::{LENT_MAX, SCRIPTS_AT_ONCE};
 use crate::script::{Draft, Job, Loan, Returned};
 use crate::wire::{self, Answer, Batch, Command};
 
@@ -119,16 +119,12 @@ impl Group {
         self.rouse(now);
         // Others have waited for it: they go right behind it, before more scripts do.
         self.propose_plain(clock);
+        self.write_pieces(now);
     }
 
     /// What waits and is no script.
     fn propose_plain(&mut self, clock: u64) {
-        let mut bytes = 0;
-        let (marks, commands) = self.queue.part(|command| {
-            let wants = !is_among(&command.steps) && (bytes == 0 || bytes + command.bytes() <= BATCH_BYTES_MAX);
-            bytes += if wants { command.bytes() } else { 0 };
-            wants
-        });
+        let (marks, commands) = self.next_of(|command| !is_among(&command.steps));
         if commands.is_empty() {
             return;
         }

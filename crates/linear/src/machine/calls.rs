@@ -337,7 +337,7 @@ impl Linear {
             self.counts.again += u64::from(call.tries > 1);
             let wait = match to {
                 Some(_) if call.waits => WATCH_HOLD + CALL_AGAIN,
-                Some(_) => CALL_AGAIN,
+                Some(_) => again_after(call.bytes),
                 None => CALL_SOON,
             };
             (call.to, call.again) = (to, (now.mono + wait).min(call.deadline));
@@ -574,6 +574,11 @@ fn waits(op: &Op) -> bool {
 
 fn unknown(why: &str) -> Outcome<Ran> {
     Outcome::Unknown(Unknown { why: why.into() })
+}
+
+/// How long an answer is waited for. What is large takes its time: sent twice, it would take more.
+fn again_after(bytes: usize) -> Span {
+    CALL_AGAIN + CALL_AGAIN_MIB.times((bytes >> 20) as u64)
 }
 
 /// How long a leader may let a question wait: its asker must have an answer before he gives up.

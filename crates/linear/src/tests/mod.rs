@@ -22,6 +22,7 @@ mod ends;
 mod fixtures;
 mod level;
 mod once;
+mod pieces;
 mod priority;
 mod quota;
 mod scripts;
