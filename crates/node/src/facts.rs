@@ -59,6 +59,9 @@ pub struct NodeReport {
     pub cpu_millis: u32,
     pub resident_bytes: u64,
     pub gauges: Arc<BTreeMap<String, u64>>,
+    /// On their way: the gauges of stages, by stage, each in the order of [`STAGE_GAUGES`]. Their names would be most of what is sent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<String, Vec<u64>>,
     pub brick: BrickLoad,
     /// What its stub thinks of the bricks that it asks.
     pub opinion: state::session::Opinion,
@@ -86,6 +89,24 @@ pub struct NodeReport {
     pub used: BTreeMap<String, UsedThere>,
 }
 
+/// Of the level from which all nodes read [`NodeReport::packed`].
+pub const LEVEL_PACKED: u32 = 10;
+
+/// What each stage shows, in the order in which it is told; what comes later stands at the end.
+const STAGE_GAUGES: [&str; 11] = [
+    "waiting",
+    "under_way",
+    "limit",
+    "overloaded",
+    "wait_p50_us",
+    "wait_p99_us",
+    "service_p50_us",
+    "service_p99_us",
+    "started_total",
+    "refused_total",
+    "overloads_total",
+];
+
 /// What a node has of a namespace.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -97,6 +118,35 @@ pub struct UsedThere {
 }
 
 impl NodeReport {
+    /// As it is sent.
+    pub fn packed(&self) -> Bytes {
+        let (mut gauges, mut stages) = (BTreeMap::new(), BTreeMap::<String, Vec<u64>>::new());
+        for (name, value) in &*self.gauges {
+            let of_stage = name.strip_prefix("stage.").and_then(|rest| rest.rsplit_once('.'));
+            match of_stage.and_then(|(stage, figure)| Some((stage, place(figure)?))) {
+                Some((stage, at)) => {
+                    stages.entry(stage.to_owned()).or_insert_with(|| vec![0; STAGE_GAUGES.len()])[at] = *value;
+                }
+                None => _ = gauges.insert(name.clone(), *value),
+            }
+        }
+        encode(&Self { gauges: Arc::new(gauges), stages, ..self.clone() })
+    }
+
+    /// One that was sent, packed or not.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut report: Self = decode(bytes)?;
+        let stages = std::mem::take(&mut report.stages);
+        if !stages.is_empty() {
+            let gauges = Arc::make_mut(&mut report.gauges);
+            for (stage, values) in stages {
+                let named = STAGE_GAUGES.iter().zip(values);
+                gauges.extend(named.map(|(figure, value)| (format!("stage.{stage}.{figure}"), value)));
+            }
+        }
+        Some(report)
+    }
+
     /// What of it is worth telling all nodes at once. The rest are figures, which change all the time.
     pub fn standing(&self) -> Self {
         let Self { opinion, disk, overflow, room, whole, unwhole, large, brick: BrickLoad { anew, .. }, .. } = self;
@@ -140,10 +190,36 @@ pub struct BrickReport {
     pub filled: u64,
 }
 
+fn place(figure: &str) -> Option<usize> {
+    STAGE_GAUGES.iter().position(|known| *known == figure)
+}
+
 pub fn encode<T: Serialize>(fact: &T) -> Bytes {
     serde_json::to_vec(fact).expect("facts are plain data").into()
 }
 
 pub fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_on_its_way_is_small_and_means_what_it_meant() {
+        let shown = flow::stage::Shown { waiting: 3, overloads: 9, ..flow::stage::Shown::default() };
+        let of = |stage| {
+            let all = shown.gauges().into_iter().chain(shown.totals());
+            all.map(move |(figure, value)| (format!("stage.{stage}.{figure}"), value))
+        };
+        let others = [("net.links".to_owned(), 0), ("stage.odd".to_owned(), 1), ("stage.s.new".to_owned(), 2)];
+        let gauges = of("session-brick").chain(of("resp-linear")).chain(others).collect();
+        let report = NodeReport { load: 7, gauges: Arc::new(gauges), ..NodeReport::default() };
+        let packed = report.packed();
+        assert_eq!(NodeReport::read(&packed).as_ref(), Some(&report));
+        assert_eq!(NodeReport::read(&encode(&report)).as_ref(), Some(&report), "of an older node");
+        assert!(packed.len() + 600 < encode(&report).len(), "{} bytes", packed.len());
+        assert_eq!(shown.gauges().len() + shown.totals().len(), STAGE_GAUGES.len(), "each has its place");
+    }
 }

@@ -63,7 +63,9 @@ impl Node {
         let standing = self.report.standing();
         let all = standing != self.standing;
         self.standing = standing;
-        let report = (facts::REPORT.to_owned(), facts::encode(&self.report));
+        let is_packed = self.agreed() >= facts::LEVEL_PACKED;
+        let report = if is_packed { self.report.packed() } else { facts::encode(&self.report) };
+        let report = (facts::REPORT.to_owned(), report);
         let lives = (facts::LIVES.to_owned(), facts::encode(&self.lives.record));
         let put = beacon::Input::PutFigures { figures: vec![report, lives], ttl: REPORT_TTL, all };
         self.beacons_in(now, put, out);

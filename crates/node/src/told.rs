@@ -35,7 +35,9 @@ impl Told {
     /// What a node says under this key is another thing by now, or nothing.
     pub fn changed(&mut self, beacons: &Beacons, origin: NodeId, key: &str) {
         match facts::whole(key) {
-            facts::REPORT => keep(&mut self.reports, origin, beacons.get(origin, key).and_then(|b| facts::decode(b))),
+            facts::REPORT => {
+                keep(&mut self.reports, origin, beacons.get(origin, key).and_then(|b| NodeReport::read(b)))
+            }
             facts::CLONES => _ = self.unread.insert(origin),
             facts::ASSIGNMENTS => _ = self.fresh.assignments.insert(origin),
             facts::MEMBERS => {
