@@ -34,6 +34,11 @@ impl Writing {
         self.now.is_some()
     }
 
+    /// Of what is being written.
+    pub fn bytes(&self) -> usize {
+        self.now.as_ref().map_or(0, |whole| whole.bytes.len())
+    }
+
     /// It is not led any more: what is not in the log whole never will be.
     pub fn end(&mut self) -> Option<CommandId> {
         self.flying.clear();

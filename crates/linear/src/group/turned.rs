@@ -116,7 +116,7 @@ impl Group {
         {
             return done.push(Answered { id, answer: Answer::Ran(refusal(&command, wrong), 0) });
         }
-        let held = (self.holds.len(), self.holds.bytes);
+        let held = (self.holds.len(), self.holds.bytes + self.writing.bytes());
         if is_too_large(&self.queue, held, mark) {
             return done.push(Answered { id, answer: Answer::Busy });
         }
