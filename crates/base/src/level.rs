@@ -71,6 +71,7 @@
 //!
 //! - databases of class `sql` are dumped and loaded: the functions `sql.dump` and `sql.load` (`linear/src/functions/sql.rs`)
 //! - profiles: their records, `profile` of services and of steps of pipelines (`clones/src/profile.rs`)
+//! - what is held of class `soft` (`soft/src/held.rs`): a mark of entries and of removals
 //! - what a node says of its stages goes without their names (`node/src/facts.rs`)
 //! - large commands of class `linear` go into logs in pieces (`linear/src/piece.rs`): a kind of entry, and pieces in snapshots
 

@@ -21,6 +21,8 @@ pub struct Sibling {
     pub sum: u32,
     /// When it is over, by this node's monotonic clock; what is left of it travels.
     pub ends: Option<Time>,
+    /// Somebody at the node that wrote it holds it: it is over with that life of the node, and before, when nobody does.
+    pub held: bool,
 }
 
 /// What one life has counted since `birth`. Numbers only grow; they are joined by the greater one.
@@ -191,6 +193,28 @@ impl Cell {
         }
         self.siblings.extend(sibling);
         (Cell { siblings: self.siblings.clone(), slots: self.slots.clone(), gone: Vec::new() }, supersedes)
+    }
+
+    /// Writes what is held: as [`Cell::put`], but what is held by other lives stays beside it, as each of them holds it for itself.
+    pub fn hold(&mut self, sibling: Sibling) -> (Cell, Vec<Dot>) {
+        let life = sibling.dot.life;
+        let supersedes = self.siblings.extract_if(.., |s| !s.held || s.dot.life == life).map(|s| s.dot).collect();
+        for slot in &mut self.slots {
+            (slot.cut_inc, slot.cut_dec) = (slot.inc, slot.dec);
+        }
+        self.siblings.push(sibling.clone());
+        self.siblings.sort_by_key(|s| s.dot);
+        (Cell { siblings: vec![sibling], slots: self.slots.clone(), gone: Vec::new() }, supersedes)
+    }
+
+    /// Takes away what this life holds; its dot, if there is something.
+    pub fn let_go(&mut self, life: Life) -> Option<Dot> {
+        self.siblings.extract_if(.., |s| s.held && s.dot.life == life).map(|s| s.dot).last()
+    }
+
+    /// Lives that hold something here.
+    pub fn holders(&self) -> impl Iterator<Item = Life> + '_ {
+        self.siblings.iter().filter(|s| s.held).map(|s| s.dot.life)
     }
 
     /// Counts by `by` in the slot of the dot's life; after that was cut in a new one. None, and nothing has changed, if the

@@ -135,7 +135,7 @@ impl Run {
         let (part, supersedes) = match what {
             What::Put(ms) => {
                 let value = Some(Bytes::from(dot.seq.to_string()));
-                cell.put(Some(Sibling { dot, stamp: Stamp { ms, counter: 0 }, value, sum: 0, ends: None }))
+                cell.put(Some(Sibling { dot, stamp: Stamp { ms, counter: 0 }, value, sum: 0, ends: None, held: false }))
             }
             What::Remove => cell.put(None),
             What::Count(by) => (cell.count(dot, by).expect("small numbers"), Vec::new()),

@@ -15,6 +15,7 @@ mod checkpoint;
 mod context;
 mod dot;
 mod dump;
+mod held;
 pub mod limits;
 mod list;
 mod machine;
@@ -46,6 +47,7 @@ pub use spec::Spec;
 
 use catchup::Held;
 use dot::Life;
+use held::Holds;
 use machine::{Peer, Wait};
 pub use watch::NO_CURSOR;
 use watch::Watcher;
@@ -55,6 +57,8 @@ pub const LEVEL: u32 = 4;
 
 /// The level from which a namespace may have lists: a node that does not know their kind takes no frame with one.
 pub const LIST_LEVEL: u32 = 6;
+/// ... of what is held ([`Action::Hold`]).
+pub const HELD_LEVEL: u32 = 10;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";
@@ -86,6 +90,8 @@ pub struct Soft {
     deadlines: BTreeSet<(Time, u32, u64)>,
     /// Questions for changes, by the moment at which they are answered in any case.
     watchers: BTreeMap<(Time, AskId), Watcher>,
+    /// Who holds what at this node.
+    holds: Holds,
     /// Peers that are to be told what has come of a life of theirs, in which namespace.
     owes: BTreeSet<(NodeId, u32, Boot)>,
     /// Peers that are still to be compared with in this round.
@@ -222,6 +228,7 @@ impl Soft {
             waits: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             watchers: BTreeMap::new(),
+            holds: Holds::default(),
             owes: BTreeSet::new(),
             round: Vec::new(),
             gossip_at: Time::ZERO,

@@ -36,6 +36,8 @@ pub const SETTLE_WITHIN: Span = Span::secs(10);
 pub const HELD_MAX: usize = 4 << 10;
 /// Spaces that are declared so long after the start are new: there is nothing to catch up with.
 pub const FRESH_AFTER: Span = Span::secs(10);
+/// Entries that are held at one node: as many as it has connections, and ten of each.
+pub const HOLDS_MAX: usize = 100_000;
 /// While it catches up a node asks all others this often.
 pub const SETTLE_EVERY: Span = Span::millis(50);
 /// How often it is looked what all members have, so that the index forgets it.

@@ -15,7 +15,7 @@ use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
 use crate::wire::{Ack, Delta, Push, pairs};
-use crate::{Action, Asked, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, Soft};
+use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, Soft};
 
 /// Kinds of frames, each in its lane.
 pub(crate) mod kind {
@@ -91,6 +91,7 @@ impl Soft {
             Input::Packs(_) | Input::Pack { .. } | Input::DiskRoom { .. } => (),
         }
         self.end_keys(now);
+        self.tend_held(now);
         self.gossip(now, out);
         self.catch_up(now, out);
         self.end_waits(now, out);
@@ -162,6 +163,7 @@ impl Soft {
             out.push(unknown(wait.asked.id, "its namespace was taken out of the declaration"));
         }
         self.deadlines.retain(|(_, id, _)| ids.contains(id));
+        self.holds.retain(&ids);
         for peer in self.peers.values_mut() {
             peer.told.retain(|id, _| ids.contains(id));
             // Nobody acknowledges what is under way for a namespace that is no more.
@@ -214,7 +216,11 @@ impl Soft {
             op => op,
         };
         let adds = match &op.action {
-            Action::Set { .. } | Action::Put { .. } | Action::Add { .. } | Action::Load { .. } => true,
+            Action::Set { .. }
+            | Action::Put { .. }
+            | Action::Add { .. }
+            | Action::Hold { .. }
+            | Action::Load { .. } => true,
             Action::List { what, .. } => what.adds(),
             _ => false,
         };
@@ -227,6 +233,10 @@ impl Soft {
             let why = format!("lists of class soft need level {LIST_LEVEL} of all nodes: some have an older program");
             return out.push(refuse(asked.id, Refused::wrong(why)));
         }
+        if matches!(op.action, Action::Hold { .. }) && self.level < HELD_LEVEL {
+            let why = format!("what is held needs level {HELD_LEVEL} of all nodes: some have an older program");
+            return out.push(refuse(asked.id, Refused::wrong(why)));
+        }
         if adds && held.space.bytes() >= held.spec.size_max {
             let why = format!("{}: it has {} bytes, which is its size_max", crate::FULL, held.spec.size_max);
             return out.push(refuse(asked.id, Refused::wrong(why)));
@@ -236,7 +246,16 @@ impl Soft {
             return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
         }
         let before = held.space.seq();
-        let reply = held.space.run(now, op.action);
+        let reply = match op.action {
+            Action::Hold { kind, key, pairs, holder } => {
+                match self.holds.hold(now, &mut held.space, id, (kind, key), pairs, holder) {
+                    Ok(reply) => reply,
+                    Err(refused) => return out.push(refuse(asked.id, refused)),
+                }
+            }
+            Action::LetGo { holder } => self.holds.let_go(now, &mut held.space, id, holder),
+            action => held.space.run(now, action),
+        };
         let last = held.space.seq();
         let (wants_two, bytes) = (held.spec.copies > 1, held.space.out_bytes);
         self.seen.updates += last - before;

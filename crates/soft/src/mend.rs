@@ -61,7 +61,7 @@ pub fn hash(at: &Address, cell: &Cell) -> u64 {
     let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_be_bytes()));
     let dot = |dot: Dot| [dot.life.node.0, dot.life.boot.0, dot.seq];
     put(&[at.hash(), at.kind as u64, place_hash(&at.element), cell.siblings.len() as u64]);
-    for Sibling { dot: of, stamp, value, sum, ends: _ } in &cell.siblings {
+    for Sibling { dot: of, stamp, value, sum, ends: _, held: _ } in &cell.siblings {
         put(&dot(*of));
         put(&[stamp.ms, stamp.counter.into(), value.is_some().into(), (*sum).into()]);
     }

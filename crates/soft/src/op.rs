@@ -157,6 +157,11 @@ pub enum Action {
     Put { kind: Kind, key: Bytes, pairs: Vec<(Bytes, Option<Bytes>)> },
     /// Takes elements away. Answer: `Int`, how many were there.
     Take { kind: Kind, key: Bytes, elements: Vec<Bytes> },
+    /// Fields or members that are there as long as `holder` lives: somebody at this node, whom its door knows by a number. Answer: `Int`, how
+    /// many were not there.
+    Hold { kind: Kind, key: Bytes, pairs: Vec<(Bytes, Option<Bytes>)>, holder: u64 },
+    /// All that this one holds here is let go. Answer: `Int`, how many that were.
+    LetGo { holder: u64 },
     /// Counts. Answer: `Int`, what this node knows of the sum.
     Add { kind: Kind, key: Bytes, element: Bytes, by: i64 },
     /// Of a list.
@@ -213,6 +218,8 @@ impl Action {
             | Action::Put { .. }
             | Action::Take { .. }
             | Action::Add { .. }
+            | Action::Hold { .. }
+            | Action::LetGo { .. }
             | Action::Remove { .. }
             | Action::Load { .. }
             | Action::End { .. } => true,
@@ -234,7 +241,7 @@ impl Action {
         match self {
             Action::Read { at, .. } => (at.iter().flat_map(|(key, element)| [key, element]).collect(), Vec::new()),
             Action::Set { pairs, .. } => (pairs.iter().map(|p| &p.0).collect(), pairs.iter().map(|p| &p.1).collect()),
-            Action::Put { key, pairs, .. } => {
+            Action::Put { key, pairs, .. } | Action::Hold { key, pairs, .. } => {
                 let names = std::iter::once(key).chain(pairs.iter().map(|(element, _)| element));
                 (names.collect(), pairs.iter().filter_map(|(_, value)| value.as_ref()).collect())
             }
@@ -255,7 +262,7 @@ impl Action {
             }
             Action::List { key, what } => (vec![key], what.values()),
             Action::Watch(watch) => (vec![&watch.prefix], Vec::new()),
-            Action::Count | Action::Scan { .. } => (Vec::new(), Vec::new()),
+            Action::Count | Action::Scan { .. } | Action::LetGo { .. } => (Vec::new(), Vec::new()),
         }
     }
 }

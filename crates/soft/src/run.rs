@@ -58,6 +58,7 @@ impl Space {
                 false => Reply::NoRoom,
             },
             Action::Watch(_) => unreachable!("the machine answers it, as it may have to wait"),
+            Action::Hold { .. } | Action::LetGo { .. } => unreachable!("the machine knows who holds what"),
         }
     }
 
@@ -67,7 +68,7 @@ impl Space {
     }
 
     /// Has the key something, and nothing of this kind?
-    fn is_of_other_kind(&self, now: Time, key: &Bytes, kind: Kind) -> bool {
+    pub(crate) fn is_of_other_kind(&self, now: Time, key: &Bytes, kind: Kind) -> bool {
         let mut kinds = self.cells_of(key).filter(|(at, cell)| at.kind != Kind::End && cell.is_there());
         let first = kinds.next().map(|(at, _)| at.kind);
         first.is_some_and(|first| first != kind) && !kinds.any(|(at, _)| at.kind == kind) && !self.has_ended(key, now)

@@ -83,6 +83,12 @@ pub struct Space {
     /// Keys that have something.
     keys: u64,
     bytes: u64,
+    /// What each life holds.
+    pub(crate) held: BTreeMap<Life, BTreeSet<Address>>,
+    /// Where something that this node holds is gone, and whether it is not known that somebody took it away on purpose.
+    pub(crate) lost: Vec<(Address, bool)>,
+    /// What changes now is no such purpose.
+    sweeps: bool,
     /// Made here and not sent yet, and about how many bytes.
     pub(crate) out: Vec<Delta>,
     pub(crate) out_bytes: usize,
@@ -106,9 +112,16 @@ impl Space {
             moves: 0,
             keys: 0,
             bytes: 0,
+            held: BTreeMap::new(),
+            lost: Vec::new(),
+            sweeps: false,
             out: Vec::new(),
             out_bytes: 0,
         }
+    }
+
+    pub fn life(&self) -> Life {
+        self.life
     }
 
     /// The number of the last update that was made here.
@@ -160,7 +173,9 @@ impl Space {
         let cell = self.cells.entry(at.clone()).or_default();
         let before = (cost(cell), cell.is_there());
         let hashed = mend::hash(at, cell);
+        let held: Vec<Life> = cell.holders().collect();
         let done = how(cell, &mut self.context);
+        let holds: Vec<Life> = cell.holders().collect();
         let after = (cost(cell), cell.is_there());
         if at.kind == Kind::End
             && let Some(ends) = cell.newest().and_then(|newest| newest.ends)
@@ -168,6 +183,18 @@ impl Space {
             self.ends.insert((ends, at.key.clone()));
         }
         self.state.moves(at, hashed, mend::hash(at, cell));
+        if held != holds {
+            for life in held.iter().filter(|life| !holds.contains(life)) {
+                if let Some(all) = self.held.get_mut(life) {
+                    all.remove(at);
+                }
+                if *life == self.life {
+                    self.lost.push((at.clone(), self.sweeps));
+                }
+            }
+            holds.into_iter().for_each(|life| _ = self.held.entry(life).or_default().insert(at.clone()));
+            self.held.retain(|_, all| !all.is_empty());
+        }
         if cell.is_empty() {
             self.cells.remove(at);
         }
@@ -223,12 +250,40 @@ impl Space {
     pub(crate) fn put(&mut self, now: Now, at: &Address, value: Option<(Option<Bytes>, Option<Time>)>) {
         let (dot, stamp) = (self.next_dot(), self.next_stamp(now));
         let sum = |value: &Option<Bytes>| value.as_ref().map_or(0, |value| Checksum::of(value).0);
-        let sibling = value.map(|(value, ends)| Sibling { dot, stamp, sum: sum(&value), value, ends });
+        let sibling = value.map(|(value, ends)| Sibling { dot, stamp, sum: sum(&value), value, ends, held: false });
         let (part, supersedes) = self.change(at, |cell, seen| {
             seen.insert(dot);
             cell.put(sibling)
         });
         self.made(now, dot, at, &part, &supersedes);
+    }
+
+    /// Writes what is held here.
+    pub(crate) fn hold(&mut self, now: Now, at: &Address, value: Option<Bytes>) {
+        let (dot, stamp) = (self.next_dot(), self.next_stamp(now));
+        let sum = value.as_ref().map_or(0, |value| Checksum::of(value).0);
+        let sibling = Sibling { dot, stamp, sum, value, ends: None, held: true };
+        let (part, supersedes) = self.change(at, |cell, seen| {
+            seen.insert(dot);
+            cell.hold(sibling)
+        });
+        self.made(now, dot, at, &part, &supersedes);
+    }
+
+    /// Takes away what this life holds there, and nothing else. `sweeps`: as the life is over.
+    pub(crate) fn let_go(&mut self, now: Now, at: &Address, life: Life, sweeps: bool) {
+        if !self.held.get(&life).is_some_and(|all| all.contains(at)) {
+            return;
+        }
+        let dot = self.next_dot();
+        let gone = self.change(at, |cell, seen| {
+            seen.insert(dot);
+            cell.let_go(life)
+        });
+        self.made(now, dot, at, &Cell::default(), gone.as_slice());
+        if let Some(made) = self.out.last_mut() {
+            made.sweeps = sweeps;
+        }
     }
 
     /// Counts; false if the cell cannot hold so much.
@@ -255,6 +310,7 @@ impl Space {
             at: At::from(at),
             part: ACell::of(part, now.mono),
             supersedes: supersedes.iter().copied().map(dot).collect(),
+            sweeps: false,
         });
     }
 
@@ -282,11 +338,13 @@ impl Space {
             return Ok(false);
         }
         self.see(now, &part);
+        self.sweeps = delta.sweeps;
         self.change(&at, |cell, seen| {
             cell.join(&part, seen, Known::Push { dot: of, supersedes: &supersedes });
             part.dots().chain([of]).for_each(|dot| seen.insert(dot));
             cell.settle(seen);
         });
+        self.sweeps = false;
         part.dots().chain([of]).for_each(|dot| self.note(dot, &at));
         Ok(true)
     }
@@ -307,12 +365,15 @@ impl Space {
         let covered = || covers.iter().flat_map(|r| (r.first..=r.last).map(|seq| Dot { life: r.life, seq }));
         self.is_given(cell.dots().chain(covered()))?;
         self.see(now, cell);
+        // Who took something away cannot be told from a whole cell.
+        self.sweeps = true;
         self.change(at, |mine, seen| {
             mine.join(cell, seen, Known::Whole(known));
             covers.iter().for_each(|range| seen.insert_range(*range));
             cell.dots().for_each(|dot| seen.insert(dot));
             mine.settle(seen);
         });
+        self.sweeps = false;
         cell.dots().chain(covered()).for_each(|dot| self.note(dot, at));
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::*;
 mod chance;
 mod disks;
 mod dumps;
+mod held;
 mod lists;
 mod mended;
 mod repair;
@@ -86,7 +87,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, LIST_LEVEL);
+        self.declare(n, HELD_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {

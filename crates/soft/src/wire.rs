@@ -58,6 +58,8 @@ pub struct ASibling {
     /// What is left of it, microseconds.
     #[prost(uint64, optional, tag = "6")]
     pub left: Option<u64>,
+    #[prost(bool, tag = "7")]
+    pub held: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -98,6 +100,9 @@ pub struct Delta {
     pub part: ACell,
     #[prost(message, repeated, tag = "4")]
     pub supersedes: Vec<ADot>,
+    /// It takes away what was held by a life that is over, as far as its origin knows.
+    #[prost(bool, tag = "5")]
+    pub sweeps: bool,
 }
 
 /// Updates of the sender's own life.
@@ -353,6 +358,7 @@ impl ACell {
             sum: of.sum,
             value: of.value.clone(),
             left: of.ends.map(|ends| ends.since(now).0),
+            held: of.held,
         };
         let slot = |of: &Slot| ASlot {
             birth: dot(of.birth),
@@ -382,6 +388,7 @@ impl ACell {
                 value: told.value,
                 sum: told.sum,
                 ends: told.left.map(|left| now + Span(left.min(END_MAX.0))),
+                held: told.held,
             })
         };
         let slot = |told: ASlot| {

@@ -176,7 +176,7 @@ fn cells() -> impl Strategy<Value = Cell> {
             } else {
                 let (value, stamp) = (bytes(&value.to_string()), dot::Stamp { ms: seq, counter: 0 });
                 let sum = base::checksum::Checksum::of(&value).0;
-                part.siblings.push(cell::Sibling { dot, stamp, value: Some(value), sum, ends: None });
+                part.siblings.push(cell::Sibling { dot, stamp, value: Some(value), sum, ends: None, held: false });
             }
             cell.mend(&part);
         }
