@@ -157,6 +157,8 @@ enum Asked {
     Object(object_load::Act),
     /// All that a node has of class `soft`: its number, and the how manieth question.
     Look(usize, usize),
+    /// Something that is there as long as this life of the node, which began then.
+    Hold(usize, Time),
     Apply(u64),
     /// For a node whose disk is not to be trusted.
     Anew(usize),

@@ -17,6 +17,10 @@ pub fn only_cache(api: &Api, ns: &str) -> Result<(), Problem> {
     only(api, ns, Class::Cache)
 }
 
+pub fn only_soft(api: &Api, ns: &str) -> Result<(), Problem> {
+    only(api, ns, Class::Soft)
+}
+
 pub fn only_object(api: &Api, ns: &str) -> Result<(), Problem> {
     only(api, ns, Class::Object)
 }

@@ -10,6 +10,7 @@
 //! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
+//!   `soft_held.rs`: what is there as long as a connection.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
 //! - `certificates.rs`: certificates of the cluster (operator); with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`; `coming.rs`: room for those on their way in.
@@ -76,6 +77,7 @@ mod run;
 mod secrets;
 mod shown;
 mod soft;
+mod soft_held;
 mod soft_watch;
 mod sql;
 mod stages;
@@ -267,6 +269,7 @@ pub fn router_with(
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
         .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/hold/{*key}", post(soft_held::hold))
         .route("/v1/ns/{ns}/mget", post(many::get))
         .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))

@@ -14,6 +14,8 @@ use super::Broken;
 use crate::soft_load::{Act, WriteId, collections, counters, own};
 
 pub const EQUAL: &str = "all nodes have the same of class soft some seconds after the last fault";
+pub const HELD: &str =
+    "what is held of class soft is there as long as its holder lives, and some seconds after no more";
 pub const KEPT: &str =
     "an acknowledged update of class soft is there or superseded, and what was removed stays removed";
 pub const EXACT: &str = "what class soft has counted is exact";

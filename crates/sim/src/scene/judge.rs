@@ -37,6 +37,7 @@ impl Scene {
             // It may have happened: it goes on until somebody has seen it.
             Asked::Sql(_) => (),
             Asked::Look(node, nth) => self.looked(*node, *nth, None)?,
+            Asked::Hold(..) => (),
             // It may have happened.
             Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave | Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
@@ -85,6 +86,11 @@ impl Scene {
             (Asked::Look(node, nth), Answer::Soft(outcome)) => {
                 self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
                 self.looked(*node, *nth, Some(outcome))
+            }
+            (Asked::Hold(node, since), Answer::Soft(outcome)) => {
+                self.holds(*node, *since, &outcome);
+                self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
+                Ok(())
             }
             (Asked::Former(node), Answer::Done(outcome)) => {
                 let (node, asked) = (*node, flight.node);
@@ -258,6 +264,7 @@ impl Scene {
             Asked::Sql(act) => (act.name(), "", Some(format!("{act:?}"))),
             Asked::Object(act) => (act.name(), "", Some(format!("{act:?}"))),
             Asked::Look(..) => ("soft-look", "", None),
+            Asked::Hold(..) => ("soft-hold", "", None),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
             Asked::Switch => ("switch", "", None),
@@ -298,7 +305,7 @@ impl Scene {
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
             // Looked after with each tick.
-            Asked::Look(..) | Asked::Former(_) | Asked::Comes(..) => (),
+            Asked::Look(..) | Asked::Hold(..) | Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(_) | Asked::Switch | Asked::Leave => {
                 let pause = self.load.operator_pause().times(self.round.operator);
                 self.world.alarm(pause, OPERATOR);

@@ -1,10 +1,11 @@
 //! Load of class `soft`, and when all nodes are compared: some seconds after faults have ended, while its clients wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Outcome, Span, Time};
+use bytes::Bytes;
 use node::Ask;
-use state::soft::{Kind, Op, Reply};
+use state::soft::{Action, Kind, Op, Reply};
 
 use super::{Asked, FILLED_AFTER, Flight, SOFT, Scene, WARM_UP};
 use crate::load;
@@ -22,6 +23,11 @@ const LOOK_BUDGET: Span = Span::secs(2);
 /// Until a client that has to wait tries again.
 const WAITS: Span = Span::millis(500);
 
+/// Where it is kept what each life of a node holds.
+const HELD: &str = "here";
+/// That is asked for again after so long.
+const HOLD_AGAIN: Span = Span::secs(5);
+
 /// Nodes that are being compared.
 #[derive(Default)]
 pub(super) struct Looks {
@@ -30,6 +36,14 @@ pub(super) struct Looks {
     /// Answers so far, by node and question.
     answers: BTreeMap<(usize, usize), Outcome<Reply>>,
     under_way: usize,
+    holds: Holds,
+}
+
+/// What lives hold: when each was last asked for, and those that are held.
+#[derive(Default)]
+struct Holds {
+    asked: BTreeMap<(usize, Time), Time>,
+    held: BTreeSet<(usize, Time)>,
 }
 
 impl Scene {
@@ -43,6 +57,8 @@ impl Scene {
         let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
         let lives: Vec<(usize, Time)> =
             (0..self.world.machines()).filter(warm).map(|node| (node, self.seen[node].since)).collect();
+        let agreed = self.all_agree();
+        lives.iter().filter(|_| agreed).for_each(|(node, _)| self.hold(*node));
         // Nodes are compared in peace.
         if lives.is_empty() || self.calm_for().is_some() && !self.looks.done {
             return self.world.alarm(WAITS, token);
@@ -58,9 +74,33 @@ impl Scene {
         self.flights.insert(id, Flight { client: token, node: by.0, start: now, must, what: Asked::Soft(act) });
     }
 
+    /// Each life of a node holds something of its own.
+    fn hold(&mut self, node: usize) {
+        let (now, since) = (self.world.now(), self.seen[node].since);
+        let is_late = self.looks.holds.asked.get(&(node, since)).is_none_or(|at| now.since(*at) > HOLD_AGAIN);
+        if !is_late || self.looks.holds.held.contains(&(node, since)) {
+            return;
+        }
+        self.looks.holds.asked.insert((node, since), now);
+        let pairs = vec![(Bytes::from(mark(node, since)), None)];
+        let action = Action::Hold { kind: Kind::Member, key: HELD.into(), pairs, holder: 1 };
+        let id =
+            self.world.ask(node, LOOK_BUDGET, Ask::Soft(Op::of(FLOOR.into(), action))).expect("it was seen to run");
+        self.answers.asked(id, node, now, LOOK_BUDGET, self.world.is_hung(node));
+        let what = Asked::Hold(node, since);
+        self.flights.insert(id, Flight { client: SOFT, node, start: now, must: false, what });
+    }
+
+    /// It is, unless it was refused.
+    pub(super) fn holds(&mut self, node: usize, since: Time, outcome: &Outcome<Reply>) {
+        if matches!(outcome, Outcome::Done(_) | Outcome::Unknown(_)) {
+            self.looks.holds.held.insert((node, since));
+        }
+    }
+
     /// Faults have begun or ended.
     pub(super) fn soft_turn(&mut self) {
-        self.looks = Looks::default();
+        self.looks = Looks { holds: std::mem::take(&mut self.looks.holds), ..Looks::default() };
     }
 
     pub(super) fn judge_soft(
@@ -101,7 +141,8 @@ impl Scene {
         let old =
             |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > YOUNG.min(EQUAL_WITHIN);
         for node in (0..machines).filter(old).collect::<Vec<_>>() {
-            for (nth, action) in soft_load::looks(self.soft_load.clients()).into_iter().enumerate() {
+            let held = Action::All { kind: Kind::Member, key: HELD.into() };
+            for (nth, action) in soft_load::looks(self.soft_load.clients()).into_iter().chain([held]).enumerate() {
                 let op = Op::of(FLOOR.into(), action);
                 let id = self.world.ask(node, LOOK_BUDGET, Ask::Soft(op)).expect("it was seen to run");
                 self.answers.asked(id, node, now, LOOK_BUDGET, self.world.is_hung(node));
@@ -110,6 +151,25 @@ impl Scene {
                 self.looks.under_way += 1;
             }
         }
+    }
+
+    /// What is held by those that live is there, and nothing else.
+    fn judge_held(&self, node: usize, shown: &BTreeSet<String>) -> Result<(), Broken> {
+        let now = self.world.now();
+        let is_old = |node: usize| self.world.is_running(node) && now.since(self.seen[node].since) > YOUNG;
+        if !(0..self.world.machines()).all(is_old) {
+            return Ok(());
+        }
+        let lives = |(of, since): &(usize, Time)| self.world.is_running(*of) && self.seen[*of].since == *since;
+        let must: BTreeSet<String> =
+            self.looks.holds.held.iter().filter(|life| lives(life)).map(|l| mark(l.0, l.1)).collect();
+        let may: BTreeSet<String> =
+            self.looks.holds.asked.keys().filter(|life| lives(life)).map(|l| mark(l.0, l.1)).collect();
+        if must.is_subset(shown) && shown.is_subset(&may) {
+            return Ok(());
+        }
+        let what = format!("node {node} shows {shown:?} as held, those that live hold {must:?}");
+        Err(Broken { promise: crate::promises::soft::HELD, at: now, what })
     }
 
     /// What a node shows; none if it died over it.
@@ -131,6 +191,10 @@ impl Scene {
                     let keys = soft_load::counters().into_iter().chain((0..clients).map(soft_load::own));
                     let there = keys.zip(values).filter_map(|(key, value)| Some((key, value?)));
                     state.extend(there.map(|(key, value)| ((key, String::new()), text(&value))));
+                }
+                (nth, Outcome::Done(Reply::Pairs(pairs))) if nth > soft_load::collections().len() => {
+                    let shown: BTreeSet<String> = pairs.iter().map(|(member, _)| text(member)).collect();
+                    self.judge_held(node, &shown)?;
                 }
                 (nth, Outcome::Done(Reply::Pairs(pairs))) => {
                     let key = &soft_load::collections()[nth - 1];
@@ -169,4 +233,8 @@ impl Scene {
 
 fn text(bytes: &bytes::Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn mark(node: usize, since: Time) -> String {
+    format!("{node}-{}", since.0)
 }

@@ -1,6 +1,8 @@
 //! Class `soft` by the Redis protocol and over HTTP: what is written at one node is read at all, also while one of them is killed and when it
 //! is back.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use e2e::procs::{Signal, kill};
@@ -91,6 +93,16 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
     }
     kinds(&mut nodes[0]);
     over_http(&up, &token);
+    let (held, _other) = (hold(&up, 1, &token, "ann"), hold(&up, 3, &token, "bob"));
+    let here = |resp: &mut Resp, what: &str, wanted: &str| {
+        wait_for(what, SOON, || match asked(resp, "SMEMBERS here").as_str() {
+            said if said == wanted => Ok(()),
+            other => Err(other.to_owned()),
+        });
+    };
+    here(&mut nodes[1], "both are held", "[\"ann\" \"bob\"]");
+    drop(held);
+    here(&mut nodes[1], "one is gone with its connection", "[\"bob\"]");
 
     // One ends without a word: no read fails elsewhere, nor a write.
     let before = up.node_pid(3);
@@ -100,6 +112,7 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
         let set = asked(&mut nodes[n % 2], &format!("SET k{n} v"));
         assert_eq!(set, "+OK");
     }
+    here(&mut nodes[1], "what was held at it is gone", "[]");
     // It is started anew, and has what was written meanwhile before it says anything.
     wait_for("the third node is back", SOON, || {
         if up.node_pid_now(3).is_none_or(|pid| pid == before) {
@@ -115,6 +128,21 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
         }
     });
     reads(&mut open(3).unwrap()).unwrap();
+}
+
+/// A member that is there as long as the connection.
+fn hold(up: &Up, n: u8, token: &str, member: &str) -> TcpStream {
+    let at = up.at(n).api;
+    let mut stream = TcpStream::connect(at).unwrap();
+    let body = format!(r#"{{"members": ["{member}"]}}"#);
+    let head = format!("POST /v1/ns/floor/hold/here HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {token}\r\n");
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut said = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while !said.contains("event: held") {
+        assert!(reader.read_line(&mut said).unwrap() > 0 && !said.contains("HTTP/1.1 4"), "{said}");
+    }
+    stream
 }
 
 /// What is written over HTTP at one node is read at the others, and told to who watches there.

@@ -267,3 +267,28 @@ async fn a_watch_tells_what_changes_and_how_far_one_is() {
     let after: Vec<_> = watches[1..].iter().map(|watch| watch.after.as_deref()).collect();
     assert_eq!(after, [Some(&b"\x01"[..]), Some(b"\x01"), Some(b"\x02")], "a refused question is asked again");
 }
+
+#[test]
+fn what_is_held_is_let_go_when_the_answer_ends() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = soft_toy(vec![Outcome::Done(Got::Int(1)), Outcome::Done(Got::Int(1))]);
+        let ask = |body: &str| request("POST /v1/ns/carts/hold/online", &[CARTS], body);
+        for wrong in ["{}", r#"{"members": []}"#, r#"{"members": ["a"], "fields": {"b": "c"}}"#, r#"{"keys": 1}"#] {
+            assert_eq!(call(&router, ask(wrong)).await.status(), 400, "{wrong}");
+        }
+        let answer = call(&router, ask(r#"{"fields": {"ann": "phone"}}"#)).await;
+        assert_eq!(answer.status(), 200);
+        let actions = || -> Vec<Action> {
+            let asked = toy.asked.lock().unwrap().drain(..).collect::<Vec<_>>();
+            asked.into_iter().map(|ask| if let Ask::Soft(op) = ask { op.action } else { panic!("{ask:?}") }).collect()
+        };
+        let held = actions();
+        let [Action::Hold { kind: Kind::Field, pairs, holder, .. }] = &held[..] else { panic!("{held:?}") };
+        assert_eq!(pairs, &[("ann".into(), Some("phone".into()))]);
+        drop(answer);
+        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(actions(), [Action::LetGo { holder: *holder }]);
+    });
+}
