@@ -212,6 +212,7 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(".lock"));
     let lock = lock.map_err(cannot)?;
     lock.try_lock().map_err(|_| format!("another backup to {} is under way", folder.display()))?;
+    is_of(folder, &view.cluster)?;
     for rest in names(folder)?.into_iter().filter(|name| name.starts_with(PART)) {
         fs::remove_dir_all(folder.join(rest)).map_err(cannot)?;
     }
@@ -592,6 +593,22 @@ fn is_moment(name: &str) -> bool {
 fn moments(folder: &Path) -> Result<BTreeSet<String>, String> {
     let is_one = |name: &String| is_moment(name) && folder.join(name).join("manifest.json").exists();
     Ok(names(folder)?.into_iter().filter(is_one).collect())
+}
+
+/// Backups of two clusters in one folder would stand on each other, and remove each other.
+///
+/// # Errors
+/// The newest one that can be read is of a cluster of another name.
+fn is_of(folder: &Path, cluster: &str) -> Result<(), String> {
+    let read = |at: String| Manifest::read(&folder.join(at).join("manifest.json")).ok();
+    match moments(folder)?.into_iter().rev().find_map(read) {
+        Some(manifest) if manifest.cluster != cluster => Err(format!(
+            "{} has backups of the cluster {}, and this one is {cluster}: name another folder, one for each cluster",
+            folder.display(),
+            manifest.cluster
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, String> {

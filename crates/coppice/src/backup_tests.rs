@@ -68,6 +68,17 @@ fn the_newest_is_taken_and_older_ones_go_with_their_code() {
 }
 
 #[test]
+fn a_folder_is_of_one_cluster() {
+    let folder = folder("whose");
+    assert_eq!(is_of(&folder, "other"), Ok(()), "nobody's yet");
+    one(&folder, "2026-11-24T00-00-00Z", "a");
+    assert_eq!(is_of(&folder, "c"), Ok(()));
+    let wrong = is_of(&folder, "other").unwrap_err();
+    assert!(wrong.contains("has backups of the cluster c, and this one is other: name another folder"), "{wrong}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_byte_that_is_another_one_is_noticed_in_every_file() {
     let folder = folder("flipped");
     let place = one(&folder, "2026-11-26T00-00-00Z", "code");
