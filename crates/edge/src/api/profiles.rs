@@ -43,7 +43,13 @@ impl Of {
         headers.remove(super::linear::ONCE);
         let view = api.view();
         let Some(spec) = view.profiles.get(&name).cloned() else {
-            return Err(Problem::not_found(format!("no profile {name:?} is declared: write [profile.{name}]")));
+            // Strangers are not told which there are.
+            let holds = view.tokens.keys().any(|namespace| guard::holder(&headers, &view, namespace).is_ok());
+            return Err(if holds || guard::operator(&headers, &view).is_ok() {
+                Problem::not_found(format!("no profile {name:?} is declared: write [profile.{name}]"))
+            } else {
+                Problem::token("the token of the profile's namespace")
+            });
         };
         guard::holder(&headers, &view, &spec.namespace)?;
         if !ProfileSpec::is_id(&id) {

@@ -45,7 +45,7 @@ async fn status_of(router: &Router, method: &str, path: &str, token: &str) -> u1
         ["{service}", "{name}", "{ns}", "{*key}", "{*part}", "{handle}", "{digest}", "{barrier}", "{owner}", "{id}"]
             .iter()
             .zip(["shop", "n1", "carts", "a", "shop", "x", "aa", "b", "ann", "00"])
-            .fold(path.to_owned(), |path, (what, with)| path.replace(what, with));
+            .fold(path.replace("{profile}", "readers"), |path, (what, with)| path.replace(what, with));
     let shown = format!("Bearer {token}");
     let headers = if token.is_empty() { vec![] } else { vec![("authorization", &*shown)] };
     call(router, request(&format!("{method} {path}"), &headers, "")).await.status().as_u16()
@@ -66,7 +66,10 @@ async fn each_address_answers_those_whom_security_md_names_and_no_other() {
         let (toy, _) = toy(vec![]);
         toy.view.send_modify(|view| {
             let service_tokens = Arc::new([("shop".to_string(), "clones".to_string())].into());
-            *view = Arc::new(View { service_tokens, ..View::clone(view) });
+            let of_carts =
+                clones::ProfileSpec { namespace: "carts".into(), key: "address".into(), schema: Default::default() };
+            let profiles = Arc::new([("readers".to_string(), of_carts)].into());
+            *view = Arc::new(View { service_tokens, profiles, ..View::clone(view) });
         });
         let meter = Arc::new(Meter::new());
         let functions = Functions::new(&meter);
