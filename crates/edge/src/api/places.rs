@@ -168,6 +168,10 @@ pub fn holder(path: &str, headers: &HeaderMap, view: &View) -> Option<Who> {
     let mut parts = path.strip_prefix("/v1/")?.split('/');
     match (parts.next()?, parts.next()?) {
         ("ns", name) => guard::holder(headers, view, name).ok().map(|()| Who::Namespace(name.into())),
+        ("profiles", name) => {
+            let namespace = view.profiles.get(name)?.namespace.as_str();
+            guard::holder(headers, view, namespace).ok().map(|()| Who::Namespace(namespace.into()))
+        }
         ("services", name) => guard::member(headers, view, name).ok().map(|()| Who::Service(name.into())),
         _ => None,
     }

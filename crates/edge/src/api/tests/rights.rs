@@ -83,7 +83,7 @@ async fn each_address_answers_those_whom_security_md_names_and_no_other() {
                     // Its own service's, or namespace's.
                     "anybody" if is_private => {
                         whose == "operator"
-                            || whose == "namespace" && path.starts_with("/v1/ns/")
+                            || whose == "namespace" && (path.starts_with("/v1/ns/") || path.starts_with("/v1/profiles/"))
                             || whose == "service" && path.starts_with("/v1/services/{service}")
                             // Any service is to find the others.
                             || whose == "service" && path.starts_with("/v1/catalog")
