@@ -630,7 +630,7 @@ fn a_newer_minor_version_is_understood_and_another_major_one_is_refused() {
     field.io.block_on(hello_by_hand(&other, a.addr, &said)).unwrap();
     let said = hello_bytes(&newer, [1, 7], b"news that this version does not know");
     let told = field.io.block_on(hello_by_hand(&newer, a.addr, &said)).unwrap();
-    assert_eq!(told[18..20], [1, 0], "it says its own version");
+    assert_eq!(told[18..20], [1, 1], "it says its own version");
     // The refused one came first, so it would be seen first.
     let linked = a.wait("link", |event| match event {
         Event::Linked { peer, card, .. } => Some((peer, card)),
