@@ -123,6 +123,8 @@ pub struct Cluster {
     pub lies: bool,
     /// This machine begins with an older program; from its second life on it has the present one, as all others.
     pub older: Option<usize>,
+    /// What that program has: the level before, unless a test is about another.
+    pub older_level: u32,
 }
 
 impl Cluster {
@@ -137,6 +139,7 @@ impl Cluster {
             settings: state::Settings::default(),
             lies: false,
             older: None,
+            older_level: LEVEL - 1,
         }
     }
 
@@ -166,9 +169,6 @@ impl Cluster {
     }
 }
 
-/// What an older program has.
-const OLDER: u32 = LEVEL - 1;
-
 /// Hash of the secret of a join token that is good for ever.
 pub const TOKEN: [u8; 32] = [7; 32];
 /// Name of the file that load applies.
@@ -179,7 +179,7 @@ impl Factory for Cluster {
 
     fn birth(&mut self, life: &Life) -> Birth<Shipped> {
         // The cluster begins with what all have.
-        let first = if self.older.is_some() { OLDER } else { LEVEL };
+        let first = if self.older.is_some() { self.older_level } else { LEVEL };
         let is_older = self.older.take_if(|older| *older == life.index).is_some();
         let card = Card {
             id: life.id,
@@ -189,7 +189,7 @@ impl Factory for Cluster {
             // Another one in each life.
             pid: 100 + (life.seed % 30_000) as u32,
             version: "0.1.0".into(),
-            level: if is_older { OLDER } else { LEVEL },
+            level: if is_older { self.older_level } else { LEVEL },
         };
         let founds = life.index == 0 && life.boot == Boot(1) && !self.founded;
         self.founded |= founds;

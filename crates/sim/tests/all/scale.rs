@@ -21,6 +21,7 @@ impl Scene {
         let seeds = (0..NODES - 1).map(|node| world.peer_addr(node)).collect();
         let ids = (0..NODES).map(|node| world.id(node)).collect();
         (world.factory_mut().seeds, world.factory_mut().ids, world.factory_mut().older) = (seeds, ids, older);
+        world.factory_mut().older_level = clones::LEVEL_PARTS - 1;
         (0..NODES).for_each(|node| world.start(node));
         let mut scene = Self { world, answer: None };
         scene.run(Span::secs(6));
