@@ -59,6 +59,12 @@ fn who_was_removed_is_let_in_by_nobody_also_with_a_copy_of_its_folder_and_gives_
     let _turn = e2e::beside();
     let mut yard = Yard::cluster(4);
     let (dir, stolen) = (yard.node_dir(4), yard.dir.join("stolen"));
+    // What is on no disk yet nobody steals, and without it a node knows no others that could tell it.
+    wait_for("what the root group keeps is on n4's disk", SOON, || {
+        let mut files = fs::read_dir(dir.join("log")).unwrap().flatten().filter_map(|file| fs::read(file.path()).ok());
+        let has = |bytes: Vec<u8>| memchr::memmem::find(&bytes, b"PRIVATE KEY").is_some();
+        if files.any(has) { Ok(()) } else { Err("it is not".into()) }
+    });
     yard.kill(4);
     copy(&dir, &stolen);
     yard.run(4);
