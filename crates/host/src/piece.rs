@@ -71,7 +71,8 @@ impl Gathered {
             return Err(FrameError::TooLong { bytes: whole });
         }
         if at == 0 && self.have.is_empty() {
-            *self = Self { whole, have: BytesMut::with_capacity(whole) };
+            // Nothing is reserved for what is only announced.
+            *self = Self { whole, have: BytesMut::new() };
         }
         let fits = !piece.body.is_empty() && whole >= 4 + HEADER_BYTES && at + piece.body.len() <= whole;
         if !fits || (whole, at) != (self.whole, self.have.len()) {

@@ -92,6 +92,8 @@ pub const WATCHERS_MAX: usize = 1024;
 pub const WATCHER_STALL_MAX: Duration = Duration::from_secs(30);
 /// A watch that could not be asked (its group has no leader) is asked again after this.
 pub const WATCH_AGAIN: Span = Span::millis(100);
+/// What is held no more is let go again after so long at most, where there was no room for that.
+pub const LET_GO_AGAIN_MAX: Span = Span::secs(5);
 /// A client that takes nothing of its answer for so long is gone.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// Connections to the API at a time that showed a token: clones, clients of `/v1/ns`, operators. When there is no room, whoever has

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::address::Keyed;
 use super::class::only_soft;
 use super::declare::whole;
-use super::limits::{OP_BUDGET, TRANSACTION_BYTES_MAX, WATCH_AGAIN};
+use super::limits::{LET_GO_AGAIN_MAX, OP_BUDGET, TRANSACTION_BYTES_MAX, WATCH_AGAIN};
 use super::linear::Text;
 use super::places::{Who, held};
 use super::soft::{asked, operate};
@@ -54,9 +54,12 @@ impl Drop for Holder {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let let_go = || Op::of(Arc::clone(&ns), Action::LetGo { holder });
-            // Unknown is done: others will hear of it. Only what had no room is tried again.
+            // Unknown is done: others will hear of it. Only what had no room is tried again, ever later: given up it would be there
+            // until the node ends. What is held is bounded by the namespace's size, and so are these.
+            let mut pause = WATCH_AGAIN;
             while let Err(Problem { retry_after: Some(_), .. }) = asked(&api, let_go(), OP_BUDGET).await {
-                sleep(WATCH_AGAIN.into()).await;
+                sleep(pause.into()).await;
+                pause = pause.times(2).min(LET_GO_AGAIN_MAX);
             }
         });
     }
