@@ -784,13 +784,6 @@ impl Scene {
             self.send_operator(asked, ask, Asked::Comes(node, id));
         }
     }
-
-    fn send_operator(&mut self, node: usize, ask: Ask, what: Asked) {
-        let now = self.world.now();
-        let id = self.world.ask(node, APPLY_BUDGET, ask).expect("the node was seen to run");
-        self.answers.asked(id, node, now, APPLY_BUDGET, self.world.is_hung(node));
-        self.flights.insert(id, Flight { client: OPERATOR, node, start: now, must: false, what });
-    }
 }
 
 /// A node that panics broke everything; its seed must not be lost with it.

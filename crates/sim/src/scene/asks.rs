@@ -5,7 +5,7 @@ use node::Ask;
 use state::linear;
 use state::session::Op;
 
-use super::{Asked, Flight, LINEAR, Linearly, MODES, Scene, WARM_UP};
+use super::{APPLY_BUDGET, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, Scene, WARM_UP};
 use crate::linear_load;
 use crate::load::{self, Drawn};
 use crate::promises::linear::Linear;
@@ -82,5 +82,13 @@ impl Scene {
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         self.modes.begin(&act);
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
+    }
+
+    /// What an operator asks of a node.
+    pub(super) fn send_operator(&mut self, node: usize, ask: Ask, what: Asked) {
+        let now = self.world.now();
+        let id = self.world.ask(node, APPLY_BUDGET, ask).expect("the node was seen to run");
+        self.answers.asked(id, node, now, APPLY_BUDGET, self.world.is_hung(node));
+        self.flights.insert(id, Flight { client: OPERATOR, node, start: now, must: false, what });
     }
 }
