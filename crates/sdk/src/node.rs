@@ -239,7 +239,7 @@ impl Node {
     }
 
     /// Opens a stream at the first node that gives one. It has a connection of its own. Err: with what the last one said.
-    pub(crate) async fn stream(&self, call: &Call) -> Result<Incoming, Option<StatusCode>> {
+    pub(crate) async fn stream(&self, call: &Call) -> Result<Incoming, Option<Answer>> {
         let mut said = None;
         for target in self.order() {
             let until = Instant::now() + OPERATION_TIME_MAX / 2;
@@ -252,7 +252,9 @@ impl Node {
                 Ok(Ok(answer)) if answer.status() == StatusCode::OK => return Ok(answer.into_body()),
                 Ok(Ok(answer)) => {
                     tracing::warn!(status = %answer.status(), path = call.path, "a stream was refused");
-                    said = Some(answer.status());
+                    let (head, body) = answer.into_parts();
+                    let body = timeout_at(until, whole(body)).await.ok().and_then(Result::ok).unwrap_or_default();
+                    said = Some(Answer { status: head.status, headers: head.headers, body });
                 }
                 Ok(Err(_)) | Err(_) => target.is_away(),
             }

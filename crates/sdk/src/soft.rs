@@ -18,8 +18,10 @@ use crate::node::{Answer, Call, Failed, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node};
 
+mod held;
 mod replica;
 
+pub use held::Hold;
 pub use replica::Replica;
 
 /// When a key is to end, milliseconds from now.

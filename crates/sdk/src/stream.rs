@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{sleep, timeout};
 
 use crate::limits::*;
-use crate::node::{Call, Node};
+use crate::node::{Answer, Call, Node};
 
 const LAST_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -86,29 +86,29 @@ impl Events {
         }
     }
 
-    async fn begin(&mut self) {
+    /// Opens it once. Err: with what the last node said, if one did.
+    pub async fn open(&mut self) -> Result<(), Option<Answer>> {
         self.reader = Reader::default();
         if let Some(id) = self.last_id.as_ref().and_then(|id| id.parse().ok()) {
             self.call.headers.insert(LAST_ID, id);
         }
-        match self.node.stream(&self.call).await {
-            Ok(body) => {
-                self.open = Some(body);
-                if std::mem::take(&mut self.is_lost) {
-                    self.reader.whole.push_back(Event { name: LOST.into(), ..Event::default() });
-                }
-            }
-            Err(said) => {
-                // What was last seen is too long ago. What is missed is told when what comes now is heard.
-                if said == Some(StatusCode::GONE) && self.last_id.take().is_some() {
-                    self.call.headers.remove(LAST_ID);
-                    self.is_lost = true;
-                    return;
-                }
-                let wait: Span = self.wait.next(&mut self.rng);
-                sleep(wait.into()).await;
-            }
+        self.open = Some(self.node.stream(&self.call).await?);
+        if std::mem::take(&mut self.is_lost) {
+            self.reader.whole.push_back(Event { name: LOST.into(), ..Event::default() });
         }
+        Ok(())
+    }
+
+    async fn begin(&mut self) {
+        let Err(said) = self.open().await else { return };
+        // What was last seen is too long ago. What is missed is told when what comes now is heard.
+        if said.is_some_and(|answer| answer.status == StatusCode::GONE) && self.last_id.take().is_some() {
+            self.call.headers.remove(LAST_ID);
+            self.is_lost = true;
+            return;
+        }
+        let wait: Span = self.wait.next(&mut self.rng);
+        sleep(wait.into()).await;
     }
 
     /// Goes on from there when it is opened the next time.

@@ -176,3 +176,35 @@ async fn while_all_is_told_anew_what_was_there_is_read_and_then_it_is_gone() {
     .await;
     assert_eq!(node.asked()[2], "GET /v1/ns/floor/watch?prefix=&after=", "nobody knows where it was");
 }
+
+#[tokio::test]
+async fn what_is_held_is_held_again_when_its_node_goes_until_it_is_let_go() {
+    let there = || stream(&[event("held", r#"{"new":1}"#)]);
+    // Each stream ends at once, as if its node went.
+    let (first, second) = (Scripted::new(&[there(), Dies]), Scripted::new(&[there()]));
+    let floor = floor([first.at, second.at]);
+    let held = floor.hold("online", ["ann"]).await.unwrap();
+    until(|| !second.asked().is_empty()).await;
+    let asked = r#"POST /v1/ns/floor/hold/online {"members":["ann"]}"#;
+    assert_eq!((&*first.asked()[0], &*second.asked()[0]), (asked, asked));
+    drop(held);
+    let before = second.asked().len();
+    // One question may be under way; a holder that goes on would ask each few milliseconds.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(second.asked().len() <= before + 1, "{:?}", second.asked());
+
+    let node = Scripted::new(&[there()]);
+    drop(self::floor([node.at]).hold_fields("who", [("ann".to_owned(), "phone")]).await.unwrap());
+    assert_eq!(node.asked()[0], r#"POST /v1/ns/floor/hold/who {"fields":{"ann":"phone"}}"#);
+    for (status, said) in [
+        (409, r#"{"error":"the key has something of another kind"}"#),
+        (400, r#"{"error":"what is held needs level 10 of all nodes"}"#),
+        (503, r#"{"error":"100000 entries are held at this node already"}"#),
+    ] {
+        let node = Scripted::new(&[Answers(status, "", said)]);
+        let error = self::floor([node.at]).hold("online", ["ann"]).await.unwrap_err();
+        assert!(said.contains(&error.to_string()), "{status}: {error}");
+        assert_eq!(matches!(&error, SoftError::Kind(_)), status == 409, "{error:?}");
+        assert_eq!(matches!(&error, SoftError::Refused(refused) if refused.retry_after.is_some()), status == 503);
+    }
+}
