@@ -52,6 +52,8 @@ pub(crate) struct Call {
     pub repeats: bool,
     /// It has an id: however often it is asked, it happens once.
     pub once: bool,
+    /// What one node refuses for now another one may do.
+    pub elsewhere: bool,
     /// Then nobody waits for it any more.
     pub until: Option<Instant>,
     /// All tries together may take so long.
@@ -139,7 +141,7 @@ impl Call {
         }
         let repeats = method == Method::GET;
         let (body, most) = (Parts::default(), OPERATION_TIME_MAX);
-        Self { method, path, headers, body, repeats, once: false, until: None, most }
+        Self { method, path, headers, body, repeats, once: false, elsewhere: false, until: None, most }
     }
 
     /// A write that happens once, however often and wherever it is asked.
@@ -210,6 +212,7 @@ impl Node {
                 match target.exchange(call, until).await {
                     Ok(answer) => match judged(call, answer) {
                         Err(Failed::Unknown(unknown)) if call.once => (why, in_doubt) = (unknown.why, true),
+                        Err(Failed::Refused(Refused { retry_after: Some(_), .. })) if call.elsewhere && others => (),
                         // That is of this try; an earlier one may have happened.
                         Err(Failed::Refused(refused)) if in_doubt => why = refused.why,
                         judged => return judged,

@@ -34,6 +34,7 @@ pub struct Soft {
     namespace: Arc<str>,
     token: Arc<str>,
     during: Option<During>,
+    stale: Option<Duration>,
 }
 
 /// Why an operation did not end well. A read is never `Unknown`.
@@ -49,13 +50,20 @@ pub enum SoftError {
 impl Soft {
     /// Those of a namespace whose token one has. Clones of a service use [`crate::Service::soft`].
     pub fn new(node: Node, namespace: &str, token: &str) -> Self {
-        Self { node, namespace: namespace.into(), token: token.into(), during: None }
+        Self { node, namespace: namespace.into(), token: token.into(), during: None, stale: None }
     }
 
     /// For what is done for one request: it matters as much as the request does, and is over when nobody waits for the answer
     /// any more. `headers` are the request's, as the edge passed them on.
     pub fn during(&self, headers: &HeaderMap) -> Self {
         Self { during: Some(During::of(headers)), ..self.clone() }
+    }
+
+    /// Reads what is so old at most: what any node had acknowledged before is seen. A node that may know less is passed over; where
+    /// all may, reads are refused. Nodes hear of each other each `gossip` period, one at a time, so a bound of less than their
+    /// number times that is seldom met.
+    pub fn stale(&self, bound: Duration) -> Self {
+        Self { stale: Some(bound), ..self.clone() }
     }
 
     /// A map of all that there is in this program's own memory, kept by what changes. It is here when all has come.
@@ -80,7 +88,8 @@ impl Soft {
     // Texts and numbers.
 
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, SoftError> {
-        let answer = self.node.call(&self.call(Method::GET, "keys", key)).await.map_err(of_read)?;
+        let call = self.may_be_stale(self.call(Method::GET, "keys", key));
+        let answer = self.node.call(&call).await.map_err(of_read)?;
         match answer.status {
             StatusCode::OK => Ok(Some(answer.body)),
             StatusCode::NOT_FOUND => Ok(None),
@@ -206,11 +215,17 @@ impl Soft {
         if let Some(during) = &self.during { during.call(call) } else { call }
     }
 
+    fn may_be_stale(&self, call: Call) -> Call {
+        let Some(bound) = self.stale else { return call };
+        Call { path: format!("{}?stale={}ms", call.path, bound.as_millis()), elsewhere: true, ..call }
+    }
+
     /// `repeats`: it changes nothing.
     async fn apply(&self, key: &str, function: &str, args: Vec<Bytes>, repeats: bool) -> Result<Value, SoftError> {
         let args: Vec<Value> = args.iter().map(text_of).collect();
         let body = json!({"function": function, "args": args}).to_string();
         let call = Call { repeats, ..self.call(Method::POST, "apply", key).body(body) };
+        let call = if repeats { self.may_be_stale(call) } else { call };
         let answer = self.node.call(&call).await?;
         if answer.status != StatusCode::OK {
             return Err(failed(&answer));

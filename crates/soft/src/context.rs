@@ -43,6 +43,11 @@ impl Context {
         self.lives.get(&life)?.range(..=seq).next_back().map(|(&first, &last)| (first, last))
     }
 
+    /// All of its life up to this one is here.
+    pub fn has_all_to(&self, dot: Dot) -> bool {
+        self.around(dot.life, 1).is_some_and(|(_, last)| dot.seq <= last)
+    }
+
     /// All of `1..=n` is here, and not `n + 1`.
     #[cfg(test)]
     pub fn contiguous(&self, life: Life) -> u64 {

@@ -25,6 +25,7 @@ mod repair;
 mod run;
 mod space;
 mod spec;
+mod stale;
 mod watch;
 mod wire;
 
@@ -59,6 +60,8 @@ pub const LEVEL: u32 = 4;
 pub const LIST_LEVEL: u32 = 6;
 /// ... of what is held ([`Action::Hold`]).
 pub const HELD_LEVEL: u32 = 10;
+/// Nodes say how many updates they have made.
+pub const STALE_LEVEL: u32 = 11;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";

@@ -60,6 +60,8 @@ pub const END_MAX: Span = Span::secs(100 * 365 * 86_400);
 pub const PARTS: usize = 256;
 /// Questions for changes that wait at a node, at most.
 pub const WATCHERS_MAX: usize = 4 << 10;
+/// What a peer has said of one namespace and is not here yet: so often it may say more before that counts.
+pub const CLAIMS_MAX: usize = 64;
 /// How long one waits for a change.
 pub const WATCH_HOLD: Span = Span::secs(10);
 /// An answer of changes is closed when it has so many bytes, or has looked at so many cells.

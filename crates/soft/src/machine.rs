@@ -14,8 +14,9 @@ use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
+use crate::stale::Said;
 use crate::wire::{Ack, Delta, Push, pairs};
-use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, Soft};
+use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, STALE_LEVEL, Soft};
 
 /// Kinds of frames, each in its lane.
 pub(crate) mod kind {
@@ -37,10 +38,14 @@ pub(crate) mod kind {
 /// Another node, in its newest life.
 pub struct Peer {
     pub boot: Boot,
+    /// Since when it is known.
+    pub since: Time,
     /// Since when it is dead.
     pub dead: Option<Time>,
     /// What it had when it told last, by namespace, and what of it was in its checkpoint.
     pub told: BTreeMap<u32, Heard>,
+    /// How many updates it said that it has made, by namespace.
+    pub said: BTreeMap<u32, Said>,
     /// Pushed and not acknowledged: namespace, updates, bytes.
     under_way: VecDeque<(u32, Range, usize)>,
     under_way_bytes: usize,
@@ -119,7 +124,15 @@ impl Soft {
         if id == self.life.node {
             return;
         }
-        let fresh = || Peer { boot, dead: None, told: BTreeMap::new(), under_way: VecDeque::new(), under_way_bytes: 0 };
+        let fresh = || Peer {
+            boot,
+            since: now.mono,
+            dead: None,
+            told: BTreeMap::new(),
+            said: BTreeMap::new(),
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+        };
         let peer = self.peers.entry(id).or_insert_with(fresh);
         if peer.boot != boot {
             *peer = fresh();
@@ -166,6 +179,7 @@ impl Soft {
         self.holds.retain(&ids);
         for peer in self.peers.values_mut() {
             peer.told.retain(|id, _| ids.contains(id));
+            peer.said.retain(|id, _| ids.contains(id));
             // Nobody acknowledges what is under way for a namespace that is no more.
             peer.under_way.retain(|(id, ..)| ids.contains(id));
             peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
@@ -211,6 +225,22 @@ impl Soft {
             }
             return;
         }
+        let age = match op.stale {
+            None => None,
+            Some(_) if self.level < STALE_LEVEL => {
+                let why = format!("`stale` needs level {STALE_LEVEL} of all nodes: some have an older program");
+                return out.push(refuse(asked.id, Refused::wrong(why)));
+            }
+            Some(most) => {
+                let age = self.staleness(now, id);
+                if age > most {
+                    let why = format!("what this node knows may be {} ms old: ask another one", age.as_millis());
+                    return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
+                }
+                Some(age)
+            }
+        };
+        let held = self.spaces.get_mut(&id).expect("each name has its space");
         let op = match op {
             Op { action: Action::Watch(watch), .. } => return self.watch(now, id, asked, watch, out),
             op => op,
@@ -270,6 +300,10 @@ impl Soft {
             return;
         }
         self.seen.alone += u64::from(last > before && wants_two);
+        let reply = match age {
+            Some(age) => Reply::Aged { age, of: Box::new(reply) },
+            None => reply,
+        };
         out.push(Output::Answer { id: asked.id, answer: Outcome::Done(reply) });
     }
 
@@ -378,7 +412,7 @@ impl Soft {
         match frame.kind {
             kind::PUSH => self.pushed(now, from, read(&frame)?),
             kind::ACK => self.acked(from, &read(&frame)?, out),
-            kind::DIGEST => self.digest(from, read(&frame)?, out),
+            kind::DIGEST => self.digest(now, from, read(&frame)?, out),
             kind::HAVE => self.have(now, from, &read(&frame)?, out),
             kind::CELLS => self.cells(now, from, read(&frame)?),
             kind::PAGE_ASK => self.page_ask(now, from, read(&frame)?, out),
@@ -393,11 +427,15 @@ impl Soft {
         // Not declared here yet, or no more.
         let Some(held) = self.spaces.get_mut(&push.space) else { return Ok(()) };
         let life = Life { node: from, boot: Boot(push.boot) };
+        let last = push.deltas.last().map(|delta| delta.seq);
         for delta in push.deltas {
             self.seen.heard += u64::from(held.space.take_delta(now, life, delta)?);
         }
         self.owes.insert((from, push.space, life.boot));
         self.is_due = true;
+        if let Some(last) = last {
+            self.says(now, from, life.boot, push.space, last);
+        }
         Ok(())
     }
 

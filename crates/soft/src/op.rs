@@ -11,11 +11,13 @@ pub struct Op {
     pub namespace: Arc<str>,
     pub action: Action,
     pub priority: Priority,
+    /// Of a read: what is known may be so old, else it is refused, and the answer is `Aged`. None: it may be any age.
+    pub stale: Option<Span>,
 }
 
 impl Op {
     pub fn of(namespace: Arc<str>, action: Action) -> Self {
-        Self { namespace, action, priority: Priority::NORMAL }
+        Self { namespace, action, priority: Priority::NORMAL, stale: None }
     }
 }
 
@@ -270,6 +272,11 @@ impl Action {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     Done,
+    /// A reply, and how old at most what it says is.
+    Aged {
+        age: Span,
+        of: Box<Reply>,
+    },
     Int(i64),
     Values(Vec<Option<Bytes>>),
     /// Elements and values; no value where there is none.

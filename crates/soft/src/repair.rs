@@ -78,6 +78,7 @@ impl Soft {
             settles: !held.is_settled(),
             kept: held.keeper.as_ref().map_or(0, |keeper| digest(keeper.kept())),
             state: held.space.state.whole(),
+            updates: held.space.seq() + 1,
         };
         let message = Digest { boot: self.life.boot.0, spaces: self.spaces.iter().map(of).collect() };
         out.push(Output::Send { to, frame: Frame::new(kind::DIGEST, message.encode_to_vec()) });
@@ -88,11 +89,14 @@ impl Soft {
         self.peers.get(&from).is_some_and(|peer| peer.boot == Boot(boot))
     }
 
-    pub(crate) fn digest(&mut self, from: NodeId, message: Digest, out: &mut Vec<Output>) -> Result<(), Odd> {
+    pub(crate) fn digest(&mut self, now: Now, from: NodeId, message: Digest, out: &mut Vec<Output>) -> Result<(), Odd> {
         if !self.is_of_life(from, message.boot) {
             return Ok(());
         }
-        for DigestOf { space, context, settles, kept, state } in message.spaces {
+        for DigestOf { space, context, settles, kept, state, updates } in message.spaces {
+            if let Some(updates) = updates.checked_sub(1) {
+                self.says(now, from, Boot(message.boot), space, updates);
+            }
             let same = self.spaces.get(&space).filter(|held| digest(&held.space.context) == context);
             let (mut wants, is_same) = (false, same.is_some());
             if let (Some(held), Some(peer)) = (same, self.peers.get_mut(&from)) {

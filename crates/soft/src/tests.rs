@@ -1,6 +1,6 @@
 //! A few nodes whose frames a test may lose, double and hold back, in a world with one clock.
 //!
-//! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`: stories. `strangers.rs`: bytes that
+//! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
@@ -25,6 +25,7 @@ mod held;
 mod lists;
 mod mended;
 mod repair;
+mod stale;
 mod stories;
 mod strangers;
 mod watch;
@@ -87,7 +88,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, HELD_LEVEL);
+        self.declare(n, STALE_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {

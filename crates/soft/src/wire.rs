@@ -151,6 +151,9 @@ pub struct DigestOf {
     /// Over all cells (`mend.rs`); 0: not told.
     #[prost(fixed64, tag = "5")]
     pub state: u64,
+    /// Updates of the sender's life, and one; 0: not told.
+    #[prost(uint64, tag = "6")]
+    pub updates: u64,
 }
 
 /// Hashes of the parts of a namespace.

@@ -17,7 +17,7 @@ use state::Class;
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
-use super::address::{Keyed, Path};
+use super::address::{Keyed, Path, Query};
 use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
@@ -355,12 +355,22 @@ struct Applied {
 }
 
 /// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
-pub async fn apply(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap, body: Body) -> Done {
+pub async fn apply(
+    State(api): State<Api>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<Look>, Problem>,
+    headers: HeaderMap,
+    body: Body,
+) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    let Query(look) = query?;
     if api.view().class_of(&ns) == Class::Soft {
-        return soft::apply(&api, ns, key, &headers, body).await;
+        return soft::apply(&api, ns, key, &look, &headers, body).await;
     }
     only_linear(&api, &ns)?;
+    if look.stale.is_some() {
+        return Err(Problem::wrong("stale is for GET and mget: what is applied may write, and sees what was written"));
+    }
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let apply: Apply = serde_json::from_slice(&body)
         .map_err(|e| Problem::wrong(format!("the body must be {{\"function\": NAME, \"args\": [...]}}: {e}")))?;

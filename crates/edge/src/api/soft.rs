@@ -16,7 +16,7 @@ use state::soft::{Action, End, FULL, Kind, List, Op, Reply, Side};
 use super::class::without;
 use super::declare::whole;
 use super::limits::{OP_BUDGET, TRANSACTION_BYTES_MAX};
-use super::linear::{ENDS, ONCE, Text, plain, shown_bytes};
+use super::linear::{ENDS, Look, ONCE, Text, aged, plain, shown_bytes, stale};
 use super::problem::done;
 use super::values::{LEASE, for_request};
 use super::{Api, Problem};
@@ -27,14 +27,19 @@ const NO_VERSIONS: &str =
     "not for class soft, whose values have no versions: what only one may get belongs in class linear";
 const NO_ONCE: &str = "not for class soft, which has no memory of what was asked: class linear has it";
 
-/// 200 with the text or number, 404 if there is none, 409 if the key has something else.
-pub async fn get(api: &Api, ns: String, key: Bytes, headers: &HeaderMap) -> Done {
+/// 200 with the text or number, 404 if there is none, 409 if the key has something else. With `?stale=200ms` 503 at a node that may
+/// know less than others did so long ago.
+pub async fn get(api: &Api, ns: String, key: Bytes, look: &Look, headers: &HeaderMap) -> Done {
     let action = Action::Read { kind: Kind::Register, at: vec![(key, Bytes::new())] };
-    match operate(api, ns, action, headers).await? {
-        Reply::Values(values) => match values.into_iter().next().flatten() {
-            Some(value) => Ok(plain(value.into_response())),
-            None => Err(absent()),
-        },
+    let (reply, age) = read_within(api, ns, action, look.stale.as_deref(), headers).await?;
+    match reply {
+        Reply::Values(values) => Ok(aged(
+            match values.into_iter().next().flatten() {
+                Some(value) => plain(value.into_response()),
+                None => absent().into_response(),
+            },
+            age,
+        )),
         other => Err(odd(&other)),
     }
 }
@@ -78,6 +83,7 @@ pub struct Page {
     /// `after` of the page before.
     after: Option<u64>,
     limit: Option<u32>,
+    stale: Option<String>,
 }
 
 /// `{"keys": [{"key", "type"}], "after": "..."}`: keys in no order that means anything, a page at a time. With a prefix a page may
@@ -87,7 +93,9 @@ pub async fn keys(api: &Api, ns: String, page: Page, headers: &HeaderMap) -> Don
     if !(1..=SCAN_COUNT_MAX).contains(&count) {
         return Err(Problem::wrong(format!("limit must be 1 to {SCAN_COUNT_MAX}, not {count}")));
     }
-    match operate(api, ns, Action::Scan { cursor: page.after.unwrap_or(0), count }, headers).await? {
+    let scan = Action::Scan { cursor: page.after.unwrap_or(0), count };
+    let (reply, age) = read_within(api, ns, scan, page.stale.as_deref(), headers).await?;
+    match reply {
         Reply::Page { cursor, keys } => {
             let keys = keys.iter().filter(|(key, _)| key.starts_with(&page.prefix));
             let keys: Vec<Value> =
@@ -96,7 +104,7 @@ pub async fn keys(api: &Api, ns: String, page: Page, headers: &HeaderMap) -> Don
             if cursor != 0 {
                 body["after"] = cursor.to_string().into();
             }
-            Ok(Json(body).into_response())
+            Ok(aged(Json(body).into_response(), age))
         }
         other => Err(odd(&other)),
     }
@@ -227,7 +235,7 @@ struct Apply {
 }
 
 /// `{"function": "set.add", "args": ["ann"]}` on a key; answers `{"result": ...}`.
-pub async fn apply(api: &Api, ns: String, key: Bytes, headers: &HeaderMap, body: Body) -> Done {
+pub async fn apply(api: &Api, ns: String, key: Bytes, look: &Look, headers: &HeaderMap, body: Body) -> Done {
     unconditional(headers)?;
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let Apply { function, args } = serde_json::from_slice(&body)
@@ -238,8 +246,8 @@ pub async fn apply(api: &Api, ns: String, key: Bytes, headers: &HeaderMap, body:
     };
     let args = args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?;
     let action = action(key, args).ok_or_else(|| Problem::wrong(format!("{name} takes: {takes}")))?;
-    let result = result(name, operate(api, ns, action, headers).await?)?;
-    Ok(Json(json!({"result": result})).into_response())
+    let (reply, age) = read_within(api, ns, action, look.stale.as_deref(), headers).await?;
+    Ok(aged(Json(json!({"result": result(name, reply)?})).into_response(), age))
 }
 
 /// What a function's answer is as JSON.
@@ -266,6 +274,25 @@ fn result(name: &str, reply: Reply) -> Result<Value, Problem> {
     })
 }
 
+/// What is so old at most, if that is asked for, and how old it may be, milliseconds.
+async fn read_within(
+    api: &Api,
+    ns: String,
+    action: Action,
+    most: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<(Reply, Option<i64>), Problem> {
+    let stale = stale(most)?;
+    if stale.is_some() && action.is_write() {
+        return Err(Problem::wrong("stale is for what reads"));
+    }
+    let (priority, budget) = for_request(headers, OP_BUDGET)?;
+    match asked(api, Op { priority, stale, ..Op::of(ns.into(), action) }, budget).await? {
+        Reply::Aged { age, of } => Ok((answered(*of)?, Some(age.as_millis().try_into().unwrap_or(i64::MAX)))),
+        reply => Ok((reply, None)),
+    }
+}
+
 /// With the priority and within the time that a program passes on of the request that it serves.
 pub(super) async fn operate(api: &Api, ns: String, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
     let (priority, budget) = for_request(headers, OP_BUDGET)?;
@@ -283,7 +310,12 @@ pub(super) async fn asked(api: &Api, op: Op, budget: Span) -> Result<Reply, Prob
     {
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, &refused.why));
     }
-    match done(outcome)? {
+    answered(done(outcome)?)
+}
+
+/// What was done, or why that is nothing.
+fn answered(reply: Reply) -> Result<Reply, Problem> {
+    match reply {
         Reply::WrongKind => {
             Err(Problem::new(StatusCode::CONFLICT, "the key has something of another kind: `type` says what"))
         }

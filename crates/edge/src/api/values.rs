@@ -43,15 +43,18 @@ pub async fn get(
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     has_keys(&api, &ns)?;
+    let Query(look) = query?;
     if api.view().linear.contains_key(&ns) {
-        let Query(look) = query?;
         return linear::get(&api, &ns, key, &look, &headers).await;
+    }
+    if look.stale.is_some() && !is_soft(&api, &ns) {
+        return Err(Problem::wrong("stale is for namespaces of class linear and soft"));
     }
     if api.view().caches.contains(&ns) {
         return cache::get(&api, ns, key, &headers).await;
     }
     if is_soft(&api, &ns) {
-        return soft::get(&api, ns, key, &headers).await;
+        return soft::get(&api, ns, key, &look, &headers).await;
     }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }

@@ -208,3 +208,21 @@ async fn what_is_held_is_held_again_when_its_node_goes_until_it_is_let_go() {
         assert_eq!(matches!(&error, SoftError::Refused(refused) if refused.retry_after.is_some()), status == 503);
     }
 }
+
+#[tokio::test]
+async fn a_read_that_may_not_be_old_goes_to_a_node_that_knows_enough() {
+    let old = || Scripted::new(&[Answers(503, "", r#"{"error":"what this node knows may be 900 ms old"}"#)]);
+    let fresh = Scripted::new(&[Answers(200, "", "on"), Answers(200, "", r#"{"result":["ann"]}"#), DONE]);
+    let first = old();
+    let floor = floor([first.at, fresh.at]).stale(Duration::from_millis(200));
+    assert_eq!(floor.get("flag").await.unwrap().as_deref(), Some(&b"on"[..]));
+    assert_eq!(floor.members("s").await.unwrap(), ["ann"]);
+    assert_eq!(fresh.asked()[0], "GET /v1/ns/floor/keys/flag?stale=200ms");
+    assert!(fresh.asked()[1].starts_with("POST /v1/ns/floor/apply/s?stale=200ms {"), "{:?}", fresh.asked());
+    // A write has no age, and is not asked of another node.
+    let error = floor.set("flag", "off").await.unwrap_err();
+    assert_eq!((error.happened(), fresh.asked().len()), (Happened::No, 2));
+    assert_eq!(first.asked()[2], "PUT /v1/ns/floor/keys/flag off");
+    let error = self::floor([old().at, old().at]).stale(Duration::from_millis(200)).get("flag").await.unwrap_err();
+    assert!(error.to_string().contains("900 ms old"), "{error}");
+}

@@ -158,6 +158,11 @@ fn over_http(up: &Up, token: &str) {
     assert_eq!(ask(1, "PUT", "keys/http/flag", "on").status, 204);
     let add = r#"{"function": "set.add", "args": ["ann"]}"#;
     assert_eq!(ask(2, "POST", "apply/http/set", add).json().unwrap()["result"], 1);
+    // What node 1 had acknowledged is known to node 2, as that has heard of it since.
+    let read = ask(2, "GET", "keys/http/flag?stale=10s", "");
+    let age = read.header("coppice-age-ms").and_then(|age| age.parse::<u64>().ok());
+    assert!(read.status == 200 && age.is_some_and(|age| age <= 10_000), "{} {age:?}", read.status);
+    assert_eq!(ask(2, "GET", "keys/http/flag?stale=0ms", "").status, 503, "nobody knows so soon");
     let mut told = Vec::new();
     while told.len() < 2 {
         let event = watch.next().unwrap();

@@ -1,6 +1,6 @@
 //! What requests on values of class `soft` become, and how what comes of them reads.
 
-use state::soft::{Action, Change, Changes, End, FULL, Kind, List, Reply as Got, Side, Watch};
+use state::soft::{Action, Change, Changes, End, FULL, Kind, List, Op, Reply as Got, Side, Watch};
 
 use super::*;
 
@@ -290,5 +290,49 @@ fn what_is_held_is_let_go_when_the_answer_ends() {
         tokio::task::yield_now().await;
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         assert_eq!(actions(), [Action::LetGo { holder: *holder }]);
+    });
+}
+
+#[test]
+fn a_read_says_how_old_it_may_be() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let of = |reply| Outcome::Done(Got::Aged { age: Span::millis(90), of: Box::new(reply) });
+        let old = Outcome::Refused(Refused::busy("what this node knows may be 900 ms old", Span::millis(20)));
+        let (toy, router) = soft_toy(vec![
+            of(Got::Values(vec![Some("on".into())])),
+            of(Got::Values(vec![None])),
+            of(Got::Pairs(vec![("ann".into(), None)])),
+            of(Got::Page { cursor: 0, keys: Vec::new() }),
+            of(Got::WrongKind),
+            old,
+        ]);
+        let members = r#"{"function": "set.members"}"#;
+        for (line, body, status, age) in [
+            ("GET /v1/ns/carts/keys/a?stale=200ms", "", 200, Some("90")),
+            ("GET /v1/ns/carts/keys/a?stale=200ms", "", 404, Some("90")),
+            ("POST /v1/ns/carts/apply/s?stale=200ms", members, 200, Some("90")),
+            ("GET /v1/ns/carts/keys?stale=200ms", "", 200, Some("90")),
+            ("GET /v1/ns/carts/keys/s?stale=200ms", "", 409, None),
+            ("GET /v1/ns/carts/keys/a?stale=200ms", "", 503, None),
+        ] {
+            let response = call(&router, request(line, &[CARTS], body)).await;
+            assert_eq!(response.status().as_u16(), status, "{line}");
+            let told = response.headers().get("coppice-age-ms").map(|age| age.to_str().unwrap());
+            assert_eq!(told, age, "{line}");
+            let asked = toy.asked.lock().unwrap().pop();
+            assert!(matches!(asked, Some(Ask::Soft(Op { stale: Some(stale), .. })) if stale == Span::millis(200)));
+        }
+        let add = r#"{"function": "number.add", "args": ["1"]}"#;
+        for (line, body, says) in [
+            ("POST /v1/ns/carts/apply/n?stale=200ms", add, "stale is for what reads"),
+            ("GET /v1/ns/carts/keys/a?stale=soon", "", "stale: "),
+            ("GET /v1/ns/carts/keys/a?nosuch=1", "", "nosuch"),
+        ] {
+            let response = call(&router, request(line, &[CARTS], body)).await;
+            let (status, text) = (response.status().as_u16(), text(response).await);
+            assert!(status == 400 && text.contains(says), "{line}: {status} {text}");
+            assert!(toy.asked.lock().unwrap().is_empty(), "{line}");
+        }
     });
 }
