@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
-use super::{Job, Kept, Room, Safe, give_up, is_full, spare};
+use super::{Job, Kept, Room, Safe, give_up, spare};
 use crate::limits::{BATCH_BYTES_MAX, CLEAN_PART, SEAL_AFTER, SEGMENT_BYTES};
 use crate::{Error, private};
 
@@ -41,6 +41,8 @@ pub struct Log {
     floors: BTreeMap<GroupId, u64>,
     /// A spare segment was asked for since the last one was begun.
     asked_spare: bool,
+    /// The snapshot thread writes this one anew without what nobody needs: it stays until that is done.
+    cleaning: Option<PathBuf>,
     buffer: Vec<u8>,
 }
 
@@ -209,6 +211,7 @@ impl Reading<'_> {
             segments: self.segments,
             floors: self.floors,
             asked_spare: false,
+            cleaning: None,
             buffer: Vec::new(),
         };
         match log.segments.back() {
@@ -273,7 +276,8 @@ impl Log {
                     safe.into_iter().for_each(|safe| _ = done.send(safe));
                     if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
                         self.asked_spare = true;
-                        self.clean_one().unwrap_or_else(|e| self.fail(&e));
+                        // One that is cleaned becomes a spare.
+                        self.clean_one(&snapshots);
                         let _ = snapshots.send(Work::Spare);
                     }
                 }
@@ -288,9 +292,16 @@ impl Log {
                     let _ = snapshots.send(Work::Save { group, parts: nothing, upto: self.next, ticket: None });
                 }
                 Job::Saved { group, upto, ticket } => {
-                    self.saved(group, upto).and_then(|()| self.clean_one()).unwrap_or_else(|e| self.fail(&e));
+                    self.saved(group, upto).unwrap_or_else(|e| self.fail(&e));
+                    self.clean_one(&snapshots);
                     if let Some(ticket) = ticket {
                         let _ = done.send(Safe::Saved(group, ticket));
+                    }
+                }
+                Job::Cleaned { path, size } => {
+                    self.cleaned(&path, size).unwrap_or_else(|e| self.fail(&e));
+                    if size.is_some_and(|size| size < CLEANED_FROM) {
+                        self.clean_one(&snapshots);
                     }
                 }
                 Job::Recovered => super::boot::remember(&self.dir),
@@ -425,7 +436,7 @@ impl Log {
     fn retire(&mut self) -> io::Result<()> {
         while self.segments.len() > 1 {
             let oldest = self.segments.front().expect("there are two");
-            if oldest.needed(&self.floors) > 0 {
+            if oldest.needed(&self.floors) > 0 || self.cleaning.as_ref() == Some(&oldest.path) {
                 break;
             }
             let oldest = self.segments.pop_front().expect("there are two");
@@ -439,49 +450,35 @@ impl Log {
         Ok(())
     }
 
-    /// Takes out of an old segment what nobody needs, if that is nearly all: a group that seldom writes has no snapshot for long, and
-    /// would keep all segments behind its last record. What is taken out leaves a record of no bytes, so that all numbers stay.
-    fn clean_one(&mut self) -> io::Result<()> {
+    /// Has the snapshot thread take out of an old segment what nobody needs, if that is nearly all: a group that seldom writes has no
+    /// snapshot for long, and would keep all segments behind its last record. Here everything that is to be forced would wait for it.
+    fn clean_one(&mut self, snapshots: &Sender<Work>) {
         let old = self.segments.len().saturating_sub(1);
         let floors = &self.floors;
-        let is_worth_it = |segment: &&mut Segment| {
-            segment.size >= SEGMENT_BYTES as u64 / 4 && segment.needed(floors) <= segment.size / CLEAN_PART
-        };
-        let Some(segment) = self.segments.iter_mut().take(old).find(is_worth_it) else { return Ok(()) };
-        match clean(&self.dir, &segment.path, floors) {
-            Ok(size) => segment.size = size,
-            // It is tried again when there is room.
-            Err(e) if is_full(&e) => drop(fs::remove_file(segment.path.with_extension("tmp"))),
-            Err(e) => return Err(e),
+        let is_worth_it =
+            |segment: &&Segment| segment.size >= CLEANED_FROM && segment.needed(floors) <= segment.size / CLEAN_PART;
+        if self.cleaning.is_none()
+            && let Some(segment) = self.segments.iter().take(old).find(is_worth_it)
+        {
+            self.cleaning = Some(segment.path.clone());
+            let _ = snapshots.send(Work::Clean { path: segment.path.clone(), floors: floors.clone() });
         }
-        Ok(())
+    }
+
+    /// It has this size now; none: there was no room to write it anew, it is tried again another time.
+    fn cleaned(&mut self, path: &Path, size: Option<u64>) -> io::Result<()> {
+        self.cleaning = None;
+        if let (Some(segment), Some(size)) = (self.segments.iter_mut().find(|segment| segment.path == path), size) {
+            segment.size = size;
+        }
+        self.retire()
     }
 }
 
-/// Writes a segment anew without what nobody needs. After a crash there is the old or the new. Gives its size.
-fn clean(dir: &Path, path: &Path, floors: &BTreeMap<GroupId, u64>) -> io::Result<u64> {
-    let other = |what| io::Error::other(format!("{}: {what}", path.display()));
-    let bytes = Bytes::from(fs::read(path)?);
-    let head = Head::decode(&bytes).ok_or_else(|| other("its head has changed"))?;
-    let mut records = Vec::new();
-    let read = segment::read(&bytes, head, |number, group, record| {
-        let is_needed = floors.get(&group).is_none_or(|floor| number >= *floor);
-        records.push((group, if is_needed { Record::from(record) } else { Record::default() }));
-    });
-    read.map_err(|_| other("it has changed"))?;
-    let head = Head { first: head.first, salt: fresh_salt()? };
-    let mut out = head.encode();
-    segment::batch(head.salt, head.first, head.first, &records, &mut out);
-    let temp = path.with_extension("tmp");
-    let mut file = private::create(&temp)?;
-    file.write_all(&out)?;
-    file.sync_all()?;
-    fs::rename(&temp, path)?;
-    File::open(dir)?.sync_all()?;
-    Ok(out.len() as u64)
-}
+/// A smaller segment is not worth it.
+const CLEANED_FROM: u64 = SEGMENT_BYTES as u64 / 4;
 
-fn fresh_salt() -> io::Result<u64> {
+pub fn fresh_salt() -> io::Result<u64> {
     let mut salt = [0; 8];
     SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
     Ok(u64::from_be_bytes(salt))

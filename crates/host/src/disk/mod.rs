@@ -12,7 +12,8 @@
 //! - Another thread writes snapshots, whose bytes it makes itself, so that appends never wait for one.
 //! - Segments go when snapshots have replaced all that is in them. The next segment is written over an old one: a file
 //!   that keeps its size and place is forced faster than one that grows.
-//! - One of which a group that seldom writes needs a little is written anew without the rest, under its name and with its numbers.
+//! - One of which a group that seldom writes needs a little is written anew without the rest, under its name and with its numbers,
+//!   by the thread that writes snapshots (clean.rs).
 //! - A disk that fails to force ends the process: what it kept is unknown then. Pages that a failed force left behind look
 //!   kept and are not, so the next start writes the last segment anew.
 //! - A full disk holds up what is to be written and nothing else: the machine is told, and again when there is room.
@@ -34,6 +35,7 @@ use crate::Error;
 use crate::limits::{DISK_QUEUE_BYTES_MAX, FULL_DISK_AGAIN};
 
 mod boot;
+mod clean;
 #[cfg(test)]
 mod fixtures;
 mod log;
@@ -84,6 +86,11 @@ enum Job {
         group: GroupId,
         upto: u64,
         ticket: Option<Ticket>,
+    },
+    /// Of the snapshot thread: the segment has this size now, or there was no room.
+    Cleaned {
+        path: PathBuf,
+        size: Option<u64>,
     },
     Recovered,
     End,
@@ -208,7 +215,7 @@ impl Job {
     fn bytes(&self) -> usize {
         match self {
             Job::Append { records, .. } => records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum(),
-            Job::Save(..) | Job::Forget(_) | Job::Saved { .. } | Job::Recovered | Job::End => 0,
+            Job::Save(..) | Job::Forget(_) | Job::Saved { .. } | Job::Cleaned { .. } | Job::Recovered | Job::End => 0,
         }
     }
 }

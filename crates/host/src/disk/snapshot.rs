@@ -6,6 +6,7 @@
 //! end     u32 of ones, u32 CRC-32C, u64 how many records there were                      (all big-endian)
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use base::checksum::Checksum;
 use base::{GroupId, Parts, Ticket};
 use bytes::{Buf, Bytes};
 
-use super::{Job, Room, give_up, is_full, spare};
+use super::{Job, Room, clean, give_up, is_full, spare};
 use crate::limits::{FORCED_BYTES, REST_MAX};
 use crate::{Error, private};
 
@@ -31,6 +32,8 @@ pub enum Work {
     Save { group: GroupId, parts: Parts, upto: u64, ticket: Option<Ticket> },
     /// Have a spare segment ready.
     Spare,
+    /// Take out of a segment what nobody needs: what is before these numbers.
+    Clean { path: PathBuf, floors: BTreeMap<GroupId, u64> },
 }
 
 /// Starts the thread. It ends when the sender is dropped.
@@ -51,6 +54,16 @@ pub fn start(dir: PathBuf, done: Sender<Job>, room: Room) -> Result<(Sender<Work
                     }
                     result => result,
                 },
+                Work::Clean { path, floors } => {
+                    let size = match clean::clean(&dir, &path, &floors, &room.ends) {
+                        Err(e) if is_full(&e) => {
+                            let _ = fs::remove_file(path.with_extension("tmp"));
+                            Ok(None)
+                        }
+                        result => result.map(Some),
+                    };
+                    size.map(|size| _ = done.send(Job::Cleaned { path, size }))
+                }
             };
             if let Err(e) = result {
                 give_up(&format!("{}: {e}", dir.display()));
@@ -94,6 +107,8 @@ impl<'a> Patient<'a> {
 
 impl Write for Patient<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A large part, too, is forced in pieces.
+        let bytes = &bytes[..bytes.len().min(FORCED_BYTES)];
         let written = self.room.wait(&self.what, || {
             loop {
                 match self.file.write(bytes) {

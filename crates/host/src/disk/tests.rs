@@ -286,6 +286,89 @@ fn a_segment_is_made_of_an_old_one_with_nothing_damaged_or_lost_wherever_the_pow
     assert_eq!(Head::decode(&bytes), Some(head));
 }
 
+/// The old one still has its name on the disk until the folder is forced.
+#[test]
+fn a_segment_is_written_anew_with_nothing_lost_wherever_the_power_fails() {
+    let dir = temp_dir("disk");
+    let log = dir.0.join("log");
+    fs::create_dir(&log).unwrap();
+    let bytes = |salt, records: &[(GroupId, Record)]| {
+        let mut bytes = Head { first: 0, salt }.encode();
+        segment::batch(salt, 0, 0, records, &mut bytes);
+        bytes
+    };
+    let kept = || (A, Bytes::from_static(b"kept").into());
+    let (path, temp) = (first_segment(&dir), log.join("0000000000000000.tmp"));
+    fs::write(&path, bytes(5, &[(A, Bytes::from_static(b"old").into()), kept()])).unwrap();
+    let mut forced = Forced::all_of(log.clone());
+    fs::write(&temp, bytes(6, &[(A, Record::default()), kept()])).unwrap();
+    let check = |forced: &Forced| {
+        for cut in forced.cuts() {
+            let kept = of_a(&cut);
+            assert!(kept == records(&["old", "kept"]) || kept == records(&["", "kept"]), "{kept:?}");
+        }
+    };
+    let sync = |file: &fs::File| {
+        check(&forced);
+        forced.force(file);
+        Ok(())
+    };
+    let old = clean::replace(&log, &temp, &path, &fs::File::open(&temp).unwrap(), sync).unwrap();
+    check(&forced);
+    assert_eq!(of_a(&forced.cuts()[0]), records(&["", "kept"]), "it is there after a cut");
+    if let Some(old) = old {
+        // What it becomes is written over.
+        fs::write(old, "new").unwrap();
+        check(&forced);
+    }
+}
+
+/// To read and write 32 MiB takes a slow disk a quarter of a second.
+#[test]
+fn what_is_to_be_forced_does_not_wait_for_a_segment_that_is_written_anew() {
+    let dir = temp_dir("disk");
+    let folder = dir.0.join("log");
+    let (log, ..) = log::open(&folder).unwrap();
+    let ((jobs, queue), (works, work)) = (channel(), channel());
+    let (done, mut safe) = unbounded_channel();
+    let room = Room { told: done.clone(), ends: Arc::default(), waiting: Arc::default() };
+    let waiting = AtomicUsize::new(usize::MAX);
+    let thread = std::thread::spawn(move || log.run(&queue, works, &waiting, &done, &room, &AtomicU64::default()));
+    let mut append = |group, bytes: usize| {
+        let records = vec![Bytes::from(vec![7; bytes]).into()];
+        jobs.send(Job::Append { group, records, ticket: Ticket(1), force: true }).unwrap();
+        assert!(safe.blocking_recv().is_some());
+    };
+    append(B, 5);
+    (0..3).for_each(|_| append(A, SEGMENT_BYTES / 2));
+    let saved = |group, upto| jobs.send(Job::Saved { group, upto, ticket: None }).unwrap();
+    // The first segment has the first record of B and two that A does not need.
+    fs::write(snapshot::path(&folder, A, 4), "").unwrap();
+    saved(A, 4);
+    let first = first_segment(&dir);
+    assert!(work.iter().any(|work| matches!(work, snapshot::Work::Clean { path, .. } if path == first)));
+    append(A, 5);
+    // Now nobody needs it; but whoever writes it anew would bring it back.
+    saved(B, 2);
+    append(A, 5);
+    assert!(first.exists());
+    jobs.send(Job::Cleaned { path: first.clone(), size: Some(99) }).unwrap();
+    append(A, 5);
+    assert!(!first.exists());
+    jobs.send(Job::End).unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_large_part_of_a_snapshot_is_forced_in_pieces() {
+    let dir = temp_dir("disk");
+    let room = Room { told: unbounded_channel().0, ends: Arc::default(), waiting: Arc::default() };
+    let file = fs::File::create(dir.0.join("part")).unwrap();
+    let mut file = snapshot::Patient::new(&dir.0, file, "part".into(), false, &room);
+    let part = vec![7; 8 << 20];
+    assert_eq!(io::Write::write(&mut file, &part).unwrap(), crate::limits::FORCED_BYTES);
+}
+
 #[test]
 fn a_full_disk_gets_back_what_was_kept_in_reserve_one_by_one() {
     let dir = temp_dir("spare");
