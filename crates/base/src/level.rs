@@ -78,6 +78,7 @@
 //! Level 11:
 //!
 //! - nodes say how many updates of class `soft` they have made, so that a reader knows how old what it gets may be (`soft/src/stale.rs`)
+//! - managers of owners of class `object` are told who has whose objects (`object/src/owners.rs`): frames
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 11;

@@ -342,6 +342,9 @@ fn bricks(picture: &Picture) -> Markup {
     }
 }
 
+const OBJECT_COUNTS: [&str; 6] =
+    ["object.thin", "object.open", "object.pending", "object.tombstones", "object.buckets", "object.buckets_partial"];
+
 /// Of class `object`, as each node has them.
 fn objects(picture: &Picture) -> Markup {
     let has_any =
@@ -356,12 +359,16 @@ fn objects(picture: &Picture) -> Markup {
         "Not everywhere",
         "Waiting for the disk",
         "Deletions",
+        "Buckets",
+        "Not whole",
     ];
     html! {
         @if !picture.nodes.iter().any(|node| has_any(&node)) { p { "There are none." } }
         @else {
             p { "Thin ones have fewer nodes to be on than are declared, as no more lived. \
-                What is not everywhere is pushed to those that do not have it yet: while one is away it grows." }
+                What is not everywhere is pushed to those that do not have it yet: while one is away it grows. \
+                In larger clusters a node keeps directories of some buckets of owners: who has their objects. \
+                Of those that are not whole not all nodes have told it yet, and all are asked." }
             div.wide tabindex="0" role="group" aria-label="Table of objects" {
                 table {
                     thead { tr { @for head in heads { th scope="col" { (head) } } } }
@@ -373,7 +380,7 @@ fn objects(picture: &Picture) -> Markup {
                                 @for name in ["object.bytes", "object.disk_bytes", "object.memory_bytes"] {
                                     td.n { (node.gauge(name) >> 20) " MiB" }
                                 }
-                                @for name in ["object.thin", "object.open", "object.pending", "object.tombstones"] {
+                                @for name in OBJECT_COUNTS {
                                     td.n { (number(node.gauge(name) as f64)) }
                                 }
                             }
@@ -538,10 +545,12 @@ mod tests {
             ("open", 42),
             ("pending", 7),
             ("tombstones", 96),
+            ("buckets", 128),
+            ("buckets_partial", 64),
         ];
         of.nodes[0].gauges.extend(gauges.map(|(name, value)| (format!("object.{name}"), value)));
         let shown = objects(&of).into_string();
-        let cells = [">821<", ">5 MiB<", ">7 MiB<", ">3 MiB<", ">31<", ">42<", ">7<", ">96<"];
+        let cells = [">821<", ">5 MiB<", ">7 MiB<", ">3 MiB<", ">31<", ">42<", ">7<", ">96<", ">128<", ">64<"];
         let at: Vec<_> =
             cells.iter().map(|cell| shown.find(cell).unwrap_or_else(|| panic!("{cell}: {shown}"))).collect();
         assert!(at.is_sorted(), "{shown}");

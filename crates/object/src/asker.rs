@@ -1,4 +1,6 @@
 //! Operations of this node's doors: each first asks all nodes what they have of it, and then writes (`write.rs`) or reads (`read.rs`).
+//! Where there is a directory it asks that first, and then those nodes alone that have objects of the owner; the others, too, as soon as
+//! these do not do.
 //! A put does not wait for who is slow to say: what it then misses is affinity. A read waits until somebody has the object, or all have
 //! said that they do not.
 
@@ -7,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{AskId, NodeId, Outcome, Priority, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
+use crate::directory::Known;
 use crate::limits::{
     LIST_MAX, LOOK_FOR, LOOK_LONG, OBJECT_BYTES_MAX, OPS_BYTES_MAX, OPS_MAX, OWNER_BYTES_MAX, PIECE_BYTES, PIECES_MAX,
 };
@@ -30,7 +33,10 @@ pub(crate) struct Running {
     pub deadline: Time,
     /// When it looks again, whatever comes.
     pub wake: Time,
-    pub begun: Time,
+    /// When nodes were asked last.
+    pub since: Time,
+    /// Those that were not asked yet are to be asked, too.
+    pub wants_rest: bool,
     pub spec: Spec,
     /// Of a list: the id behind which it begins, if any.
     pub key: Key,
@@ -63,6 +69,10 @@ pub(crate) enum Look {
     Waiting,
     /// It is away, or went.
     Lost,
+    /// Nobody has asked it: others have what is looked for, it seems.
+    Unasked,
+    /// Its manager says that it has nothing of the owner, as of now.
+    Nothing,
     Here {
         objects: u64,
         held: Option<Held>,
@@ -78,6 +88,10 @@ pub(crate) enum Look {
 }
 
 pub(crate) enum Step {
+    /// This manager was asked which nodes have objects of the owner.
+    Where(NodeId),
+    /// This is what it said; none: all nodes are to be asked.
+    Known(Option<Known>),
     Look,
     Write(Write),
     Read(Read),
@@ -111,6 +125,10 @@ impl Running {
         self.looks.values().any(|look| matches!(look, Look::Waiting))
     }
 
+    pub fn has_unasked(&self) -> bool {
+        self.looks.values().any(|look| matches!(look, Look::Unasked))
+    }
+
     pub fn held(&self) -> impl Iterator<Item = (NodeId, &Held)> {
         self.looks.iter().filter_map(|(node, look)| match look {
             Look::Here { held: Some(held), .. } => Some((*node, held)),
@@ -125,7 +143,7 @@ impl Running {
 
     /// Nodes that have not said what they have.
     pub fn silent(&self) -> impl Iterator<Item = NodeId> {
-        let is_silent = |look: &Look| matches!(look, Look::Waiting | Look::Lost);
+        let is_silent = |look: &Look| matches!(look, Look::Waiting | Look::Lost | Look::Unasked);
         self.looks.iter().filter(move |(_, look)| is_silent(look)).map(|(node, _)| *node)
     }
 }
@@ -133,13 +151,12 @@ impl Running {
 impl Object {
     pub(crate) fn ask(&mut self, call: &mut Call, ask: AskId, budget: Span, op: Op) {
         match self.begin(call, ask, budget, op) {
-            Ok(running) => {
+            Ok(mut running) => {
                 let id = self.ops.next_id();
                 self.ops.bytes += running.bytes();
-                let (to, question) = (running.looks.keys().copied().collect::<Vec<_>>(), running.question());
-                let waits = |node: &NodeId| matches!(running.looks[node], Look::Waiting);
-                for node in to.into_iter().filter(waits) {
-                    self.send(call, node, id, running.priority, question.clone(), Bytes::new());
+                match self.manager_for(&running) {
+                    Some(manager) => self.ask_where(call, id, &mut running, manager),
+                    None => self.ask_rest(call, id, &mut running),
                 }
                 self.ops.timers.insert((running.wake, id));
                 self.ops.of.insert(id, running);
@@ -191,11 +208,11 @@ impl Object {
             Action::Owners { limit } => (Goal::Owners { limit: limit.clamp(1, LIST_MAX) }, Id::default()),
         };
         let look = |node: &NodeId| match *node == self.me || self.peers.is_live(*node) {
-            true => (*node, Look::Waiting),
+            true => (*node, Look::Unasked),
             false => (*node, Look::Lost),
         };
         let looks: BTreeMap<NodeId, Look> = self.peers.nodes().iter().chain([&self.me]).map(look).collect();
-        let live = looks.values().filter(|look| matches!(look, Look::Waiting)).count();
+        let live = looks.values().filter(|look| matches!(look, Look::Unasked)).count();
         if matches!(goal, Goal::Put { .. } | Goal::Delete) && live < spec.copies_min as usize {
             let why = format!("{} nodes must have it, and {live} live", spec.copies_min);
             return Err(Refused::busy(why, soon));
@@ -205,7 +222,8 @@ impl Object {
             priority,
             deadline: call.now + budget,
             wake: call.now,
-            begun: call.now,
+            since: call.now,
+            wants_rest: false,
             spec,
             key: Key { ns, owner, id },
             goal,
@@ -258,11 +276,11 @@ impl Object {
         let ids: Vec<u64> = self.ops.of.keys().copied().collect();
         for id in ids {
             self.with(call, id, |_, op| {
-                if let Some(look @ Look::Waiting) = op.looks.get_mut(&peer) {
+                if let Some(look @ (Look::Waiting | Look::Unasked)) = op.looks.get_mut(&peer) {
                     *look = Look::Lost;
                 }
                 match &mut op.step {
-                    Step::Look => (),
+                    Step::Where(_) | Step::Known(_) | Step::Look => (),
                     Step::Write(write) => write.lose(peer),
                     Step::Read(read) => read.lose(peer),
                 }
@@ -276,6 +294,9 @@ impl Object {
             return Some(op.late());
         }
         op.wake = op.deadline;
+        if self.waits_for_where(call, id, op) {
+            return None;
+        }
         let was_looking = matches!(op.step, Step::Look);
         let ended = self.look_on(call, op);
         if was_looking && (ended.is_some() || !matches!(op.step, Step::Look)) {
@@ -284,10 +305,24 @@ impl Object {
         if ended.is_some() {
             return ended;
         }
-        match op.step {
-            Step::Look => None,
+        let ended = match op.step {
+            Step::Where(_) | Step::Known(_) | Step::Look => None,
             Step::Write(_) => self.write_on(call, id, op),
             Step::Read(_) => self.read_on(call, id, op),
+        };
+        if std::mem::take(&mut op.wants_rest) {
+            self.ask_rest(call, id, op);
+        }
+        ended
+    }
+
+    /// Asks those that were not asked yet.
+    pub(crate) fn ask_rest(&mut self, call: &mut Call, id: u64, op: &mut Running) {
+        op.since = call.now;
+        let question = op.question();
+        for (node, look) in op.looks.iter_mut().filter(|(_, look)| matches!(look, Look::Unasked)) {
+            *look = Look::Waiting;
+            self.send(call, *node, id, op.priority, question.clone(), Bytes::new());
         }
     }
 
@@ -307,6 +342,11 @@ impl Object {
                 }
                 Goal::Get { .. } => {
                     let is_found = op.best().is_some();
+                    if !is_found && op.has_unasked() {
+                        // Who is slow to say is waited for no longer than the others need.
+                        op.wants_rest = !op.waits(call.now, LOOK_FOR);
+                        return None;
+                    }
                     if is_found && op.waits(call.now, LOOK_FOR) || !is_found && op.is_waiting() {
                         return None;
                     }
@@ -407,7 +447,7 @@ impl Object {
 }
 
 impl Running {
-    fn question(&self) -> What {
+    pub(crate) fn question(&self) -> What {
         match self.goal {
             Goal::List { after, limit } => What::List(ListMessage {
                 ns: self.key.ns,
@@ -437,9 +477,9 @@ impl Running {
         }
     }
 
-    /// Somebody has not answered, and may have so long from the beginning. Then it looks again after that.
+    /// Somebody has not answered, and may have so long since it was asked. Then it looks again after that.
     fn waits(&mut self, now: Time, patience: Span) -> bool {
-        let until = self.begun + patience;
+        let until = self.since + patience;
         // What is deleted for good is known at the first word of it.
         let is_decided = self.best().is_some_and(|best| best.stamp.once && best.stamp.gone);
         let waits = self.is_waiting()
@@ -456,7 +496,7 @@ impl Running {
             Step::Write(write) if write.has_begun() => {
                 Outcome::Unknown(Unknown { why: "not enough nodes said in time that they have it".into() })
             }
-            Step::Look if matches!(self.goal, Goal::Get { .. }) => self.not_found(),
+            Step::Where(_) | Step::Look if matches!(self.goal, Goal::Get { .. }) => self.not_found(),
             _ => Outcome::Refused(Refused::busy("the nodes that were asked did not answer in time", Span::millis(250))),
         }
     }

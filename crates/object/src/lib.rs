@@ -10,12 +10,15 @@
 //! - An object with fewer homes than `copies` is *thin*: the first of its holders gives it another home.
 //! - One that is larger than a frame goes in pieces (`ship` sends them, `stage` is where they wait): it is there when the put that names
 //!   them is on the disk behind them, and before that there is nothing.
+//! - In a cluster of some nodes each owner has a *manager* among them, which is told who has objects of it: so whoever looks for one asks
+//!   two or three nodes and not all.
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
 //! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
-//! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
+//! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
+//! `peers` who lives; `wire` bytes on the wire and in the log.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -23,14 +26,18 @@
 mod asker;
 mod body;
 mod choose;
+mod directory;
 mod dump;
+mod feed;
 mod give_up;
 mod holder;
 mod lies;
 pub mod limits;
 mod log;
+mod map;
 mod mend;
 mod op;
+mod owners;
 mod packs;
 mod peers;
 mod push;
@@ -61,8 +68,11 @@ pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
 
 use asker::Ops;
+use directory::Directory;
+use feed::Feed;
 use give_up::Giving;
 use log::Log;
+use map::Map;
 use mend::Mending;
 use peers::Peers;
 use push::Open;
@@ -81,9 +91,14 @@ pub const LEVEL: u32 = 4;
 /// The level from which objects may be in pieces.
 pub const PIECES_LEVEL: u32 = 7;
 
+/// The level from which there may be directories.
+pub const DIRECTORIES_LEVEL: u32 = 11;
+
 /// What whoever starts a node tells its part of the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
+    /// In a cluster of so many nodes there are directories of who has whose objects. In a smaller one all nodes are asked.
+    pub directories_from: usize,
     /// What objects may have at this node, bytes.
     pub bytes_max: u64,
     /// So much becomes one pack.
@@ -97,6 +112,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            directories_from: limits::DIRECTORIES_FROM,
             bytes_max: limits::BYTES_MAX,
             pack_bytes: limits::PACK_BYTES,
             waste_bytes: limits::WASTE_BYTES,
@@ -124,6 +140,12 @@ pub struct Object {
     ships: Ships,
     /// The level of programs that the cluster has agreed on.
     level: u32,
+    map: Map,
+    directory: Directory,
+    /// What this node tells managers.
+    feeds: BTreeMap<NodeId, Feed>,
+    /// One of them may have something to say.
+    has_to_tell: bool,
     log: Log,
     store: Store,
     /// What is left of the disk is for deletions, and for what makes room.
@@ -149,6 +171,7 @@ struct Figures {
     damaged: u64,
     given_up: u64,
     mended: u64,
+    asked_all: u64,
 }
 
 /// One call of the machine: its time, and what it wants.
@@ -164,6 +187,18 @@ impl Class for Object {
     const RECORDS: &'static str = "object";
     const SINCE: u32 = LEVEL;
     const FIGURES: &'static [Figure] = &[
+        Figure::counter(
+            "object.asked_all",
+            "Lookups of this node's doors that went to all nodes, as no directory was there that could do.",
+        ),
+        Figure::gauge(
+            "object.buckets",
+            "Buckets of owners of which this node keeps a directory: who has their objects.",
+        ),
+        Figure::gauge(
+            "object.buckets_partial",
+            "Those of them of which not all nodes have told it yet: all nodes are asked until then.",
+        ),
         Figure::gauge("object.bytes", "Bytes of the objects at this node, with what it costs to know of them."),
         Figure::gauge("object.bytes_max", "What `object.bytes` may be at most."),
         Figure::counter(
@@ -181,6 +216,7 @@ impl Class for Object {
         ),
         Figure::gauge("object.objects", "Objects at this node."),
         Figure::gauge("object.open", "Writes at this node that not all nodes have which should have them."),
+        Figure::gauge("object.owners_known", "Owners in this node's directories."),
         Figure::gauge("object.pending", "Writes that wait for this node's disk."),
         Figure::counter("object.pushes", "Writes that this node sent to others which did not have them."),
         Figure::counter("object.puts", "Objects that this node's doors were given."),
@@ -249,6 +285,7 @@ impl Class for Object {
         loop {
             self.wake_ops(call);
             self.wake_ships(call);
+            self.tell_managers(call);
             let Some((head, body)) = self.own.pop_front() else { break };
             self.hear(call, self.me, head, body);
         }
@@ -259,7 +296,7 @@ impl Class for Object {
         if self.distrust.is_some() {
             return Some(Time::ZERO);
         }
-        [self.ops.wake_at(), self.ships.wake_at()].into_iter().flatten().min()
+        [self.ops.wake_at(), self.ships.wake_at(), self.directory.wake_at()].into_iter().flatten().min()
     }
 
     fn counted_on(&self) -> Option<String> {
@@ -271,11 +308,15 @@ impl Class for Object {
     }
 
     fn figures(&self) -> Vec<u64> {
-        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended } =
+        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended, asked_all } =
             self.figures;
+        let (buckets, whole, owners) = self.directory.counts();
         let objects = self.table.len() as u64 - self.table.tombstones;
         let (open, thin) = self.open.counts();
         vec![
+            asked_all,
+            buckets as u64,
+            (buckets - whole) as u64,
             self.table.bytes + self.stages.bytes(),
             self.settings.bytes_max,
             damaged,
@@ -287,6 +328,7 @@ impl Class for Object {
             mended,
             objects,
             open,
+            owners as u64,
             self.log.pending(),
             pushes,
             puts,
@@ -339,6 +381,10 @@ impl Object {
             stages: Stages::default(),
             ships: Ships::default(),
             level: 1,
+            map: Map::default(),
+            directory: Directory::new(rng.u64().max(1)),
+            feeds: BTreeMap::new(),
+            has_to_tell: false,
             log: Log::default(),
             store: Store::default(),
             is_disk_low: false,
@@ -362,6 +408,7 @@ impl Object {
         (self.numbers, self.level) = (declared.numbers, declared.level);
         self.drop_removed(call);
         self.peers.declared(self.me, call.now, declared.nodes);
+        self.map_anew(call);
         self.recheck_all(call);
     }
 
@@ -389,7 +436,10 @@ impl Object {
         if self.peers.birth(call.now, peer, boot) {
             // What was asked of its former life is not answered any more.
             self.lose_all(call, peer);
+            self.forget_teller(peer);
         }
+        self.map_anew(call);
+        self.say_unknown(call, peer);
         self.recheck_all(call);
         self.push_to(call, peer);
         self.tell_spare(peer);
@@ -398,6 +448,7 @@ impl Object {
     fn death(&mut self, call: &mut Call, peer: NodeId) {
         if self.peers.death(call.now, peer) {
             self.lose_all(call, peer);
+            self.map_anew(call);
             if self.peers.leaves(self.me) {
                 // What it has counts no more.
                 self.recheck_all(call);
@@ -443,6 +494,13 @@ impl Object {
                 self.staged(call, from, staged);
                 Some(())
             }
+            Some(What::Where(asked)) => self.where_is(call, from, id, asked),
+            Some(What::Known(known)) => self.known(call, from, id, known),
+            Some(What::Want(want)) => self.wants(from, want),
+            Some(What::Told(told)) => self.told(call, from, told),
+            Some(What::Heard(of)) => self.heard(from, of),
+            Some(What::Confirm(of)) => self.confirm(call, from, of),
+            Some(What::Sure(of)) => self.is_sure(call, from, of),
             // A newer program says more.
             None => Some(()),
         };

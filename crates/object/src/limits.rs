@@ -103,6 +103,22 @@ pub const RECORD_BYTES: u64 = 128;
 /// Entries of which a checkpoint has records made in one turn, four times a second: some ten milliseconds.
 pub const SAVE_ENTRIES: usize = 1 << 14;
 
+/// In a cluster of fewer nodes all are asked who has an object: that is a round trip less, and no more frames than by way of a directory.
+pub const DIRECTORIES_FROM: usize = 8;
+/// A manager has so long to say, for a list, who has objects of an owner: it asks all nodes whether that is all, and then it is late to ask
+/// them anyway. Of one object it has [`LOOK_FOR`].
+pub const LIST_WHERE_FOR: Span = Span::millis(100);
+/// Owners in the directories of a node, 200 bytes each or so. What has no room makes its bucket partial: all nodes are asked there.
+pub const DIRECTORY_OWNERS_MAX: usize = 1 << 18;
+/// Owners in one frame of what a node tells a manager: 64 KiB at most.
+pub const FEED_ITEMS: usize = 256;
+/// Changes that a manager has not heard of. With more of them it is told everything anew.
+pub const FEED_CHANGES_MAX: usize = 1 << 16;
+/// Rounds of a manager begin so far apart: lists that are asked for meanwhile share the next one. Less than anybody sees.
+pub const ROUND_EVERY: Span = Span::millis(4);
+/// Questions at a manager that wait for a round.
+pub const ASKED_MAX: usize = 8192;
+
 const _: () = assert!(PIECE_BYTES + (64 << 10) < FRAME_BYTES_MAX, "a piece travels in one frame");
 const _: () = assert!(SHIP_AGAIN.as_micros() * 4 < SHIP_SILENT.as_micros(), "it is sent again before it is given up");
 const _: () = assert!(OBJECT_BYTES_MAX as u64 * 2 < STAGED_BYTES_MAX, "several objects may be on their way");

@@ -173,6 +173,7 @@ impl Object {
         self.check_on(call);
         self.checkpoint(call);
         self.stages.drop_old(call.now);
+        self.tend_directory(call);
     }
 
     fn push_due(&mut self, call: &mut Call) {

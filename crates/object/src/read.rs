@@ -54,6 +54,10 @@ impl Object {
             if read.asked.is_some() || is_waiting {
                 return None;
             }
+            if op.has_unasked() {
+                op.wants_rest = true;
+                return None;
+            }
             let why = "no node that has it could give its bytes";
             return Some(Outcome::Refused(Refused::busy(why, Span::millis(500))));
         };

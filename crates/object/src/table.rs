@@ -10,6 +10,7 @@ use class::Used;
 
 use crate::lies::{Lies, Place};
 use crate::limits::{ENTRY_BYTES, HOMES_MAX};
+use crate::map::bucket_of;
 use crate::packs::Packs;
 use crate::{Id, Key, Stamp};
 
@@ -130,6 +131,10 @@ pub(crate) struct Table {
     entries: BTreeMap<Key, Entry>,
     /// Objects, without tombstones, by namespace and owner.
     owners: BTreeMap<(u32, Bytes), u64>,
+    /// Their owners by bucket ([`bucket_of`]).
+    buckets: BTreeMap<u16, BTreeSet<(u32, Bytes)>>,
+    /// Owners that had no objects here and have some now, or the other way round, if anybody wants to hear of them.
+    pub moved: Option<Vec<(u32, Bytes)>>,
     /// What all of it takes, wherever it lies.
     pub bytes: u64,
     /// Bytes of objects that are in memory.
@@ -157,7 +162,8 @@ impl Table {
     }
 
     pub fn insert(&mut self, key: Key, entry: Entry) {
-        self.remove(&key);
+        let had = self.objects_of(key.ns, &key.owner) > 0;
+        self.take_out(&key);
         self.bytes += cost(&key, &entry);
         self.serials += 1;
         let entry = Entry { serial: self.serials, ..entry };
@@ -168,16 +174,35 @@ impl Table {
         match entry.held.stamp.gone {
             true => self.tombstones += 1,
             false => {
-                *self.owners.entry((key.ns, key.owner.clone())).or_default() += 1;
+                let owner = (key.ns, key.owner.clone());
+                if !self.owners.contains_key(&owner) {
+                    self.buckets.entry(bucket_of(key.ns, &key.owner)).or_default().insert(owner.clone());
+                }
+                *self.owners.entry(owner).or_default() += 1;
                 let used = self.used.entry(key.ns).or_default();
                 used.keys += 1;
                 used.bytes += cost(&key, &entry) - ENTRY_BYTES;
             }
         }
+        self.has_moved(&key, had);
         self.entries.insert(key, entry);
     }
 
     pub fn remove(&mut self, key: &Key) {
+        let had = self.objects_of(key.ns, &key.owner) > 0;
+        self.take_out(key);
+        self.has_moved(key, had);
+    }
+
+    fn has_moved(&mut self, key: &Key, had: bool) {
+        if had != (self.objects_of(key.ns, &key.owner) > 0)
+            && let Some(moved) = &mut self.moved
+        {
+            moved.push((key.ns, key.owner.clone()));
+        }
+    }
+
+    fn take_out(&mut self, key: &Key) {
         self.touch(key);
         let Some(entry) = self.entries.remove(key) else { return };
         self.bytes -= cost(key, &entry);
@@ -197,6 +222,12 @@ impl Table {
         *left -= 1;
         if *left == 0 {
             self.owners.remove(&owner);
+            let bucket = bucket_of(key.ns, &key.owner);
+            let of = self.buckets.get_mut(&bucket).expect("an owner is in its bucket");
+            of.remove(&owner);
+            if of.is_empty() {
+                self.buckets.remove(&bucket);
+            }
         }
     }
 
@@ -286,6 +317,12 @@ impl Table {
         self.owners.get(&(ns, owner.clone())).copied().unwrap_or(0)
     }
 
+    /// Owners of a bucket that have objects here, behind one, in order.
+    pub fn owners_in(&self, bucket: u16, after: Option<&(u32, Bytes)>) -> impl Iterator<Item = &(u32, Bytes)> {
+        let from = after.map_or(Bound::Unbounded, |owner| Bound::Excluded(owner.clone()));
+        self.buckets.get(&bucket).into_iter().flat_map(move |of| of.range((from.clone(), Bound::Unbounded)))
+    }
+
     /// Owners that have objects here, behind this one, in order.
     pub fn owners_behind<'a>(&'a self, ns: u32, owner: &Bytes) -> impl Iterator<Item = &'a Bytes> {
         let from = Bound::Excluded((ns, owner.clone()));
@@ -313,10 +350,17 @@ fn cost(key: &Key, entry: &Entry) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use class::Version;
 
     use super::*;
+
+    /// An object of an owner in namespace 1.
+    pub(crate) fn put(table: &mut Table, owner: &Bytes, n: u8) {
+        let body = Lies::Here(Bytes::from_static(b"x").into());
+        let entry = Entry { held: held(&[1], &[1]), body, set: 0, ticket: Ticket(0), serial: 0 };
+        table.insert(Key { ns: 1, owner: owner.clone(), id: Id([n; 16]) }, entry);
+    }
 
     fn held(homes: &[u64], has: &[u64]) -> Held {
         let of = |nodes: &[u64]| nodes.iter().map(|n| NodeId(*n)).collect();
@@ -393,5 +437,6 @@ mod tests {
         let all: Vec<Key> = table.iter().map(|(key, _)| key.clone()).collect();
         all.iter().for_each(|key| table.remove(key));
         assert_eq!((table.bytes, table.tombstones, table.owners.len(), table.used(1)), (0, 0, 0, Used::default()));
+        assert!(table.buckets.is_empty());
     }
 }

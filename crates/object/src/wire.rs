@@ -9,8 +9,10 @@ use class::Version;
 use prost::{Message, Oneof};
 
 use crate::body::Piece;
+use crate::directory::{self, Known, Tenure, Told, Wanted};
 use crate::lies::{Part, Place};
-use crate::limits::{HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX, PIECES_MAX};
+use crate::limits::{FEED_ITEMS, HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX, PIECES_MAX};
+use crate::map::BUCKETS;
 use crate::table::Held;
 use crate::{Id, Key, Stamp};
 
@@ -26,7 +28,7 @@ pub(crate) struct Head {
     /// The sender takes no more objects.
     #[prost(bool, tag = "3")]
     pub full: bool,
-    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23")]
     pub what: Option<What>,
 }
 
@@ -65,6 +67,96 @@ pub(crate) enum What {
     Piece(PieceMessage),
     #[prost(message, tag = "16")]
     Staged(StagedMessage),
+    /// From level 11 on, to the manager of an owner's bucket: which nodes have objects of it? Answer: `Known`.
+    #[prost(message, tag = "17")]
+    Where(WhereMessage),
+    #[prost(message, tag = "18")]
+    Known(KnownMessage),
+    /// Tell me what you have in these buckets, from now on. Answer: `Told`, many times.
+    #[prost(message, tag = "19")]
+    Want(WantMessage),
+    /// Answer: `Heard`.
+    #[prost(message, tag = "20")]
+    Told(ToldMessage),
+    #[prost(message, tag = "21")]
+    Heard(TenureMessage),
+    /// Have you told me all? Answer: `Sure`, or the `Told` that has the rest.
+    #[prost(message, tag = "22")]
+    Confirm(TenureMessage),
+    /// Without a tenure: I know of none of yours.
+    #[prost(message, tag = "23")]
+    Sure(TenureMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WhereMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub owner: Bytes,
+    /// Of all nodes, as of now: who has nothing is said, too.
+    #[prost(bool, tag = "3")]
+    pub sure: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KnownMessage {
+    /// Not so: nothing is known, all nodes are to be asked.
+    #[prost(bool, tag = "1")]
+    pub whole: bool,
+    #[prost(fixed64, repeated, tag = "2")]
+    pub has: Vec<u64>,
+    #[prost(fixed64, repeated, tag = "3")]
+    pub nothing: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WantMessage {
+    #[prost(fixed64, tag = "1")]
+    pub life: u64,
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    /// Each with the version since when.
+    #[prost(uint32, repeated, tag = "4")]
+    pub buckets: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub sinces: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ToldMessage {
+    #[prost(message, required, tag = "1")]
+    pub of: TenureMessage,
+    #[prost(message, repeated, tag = "2")]
+    pub items: Vec<ItemMessage>,
+    #[prost(uint32, tag = "3")]
+    pub done: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ItemMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub owner: Bytes,
+    #[prost(bool, tag = "3")]
+    pub has: bool,
+}
+
+/// What stands about a tenure, and as of where.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct TenureMessage {
+    #[prost(fixed64, tag = "1")]
+    pub life: u64,
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    /// Of the last `Told`.
+    #[prost(uint32, tag = "3")]
+    pub seq: u32,
+    #[prost(uint64, tag = "4")]
+    pub round: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -263,6 +355,72 @@ impl KeyMessage {
         // What lies in memory for long must not keep a whole frame.
         let owner = Bytes::copy_from_slice(&self.owner);
         (1..=OWNER_BYTES_MAX).contains(&owner.len()).then_some(Key { ns: self.ns, owner, id })
+    }
+}
+
+impl TenureMessage {
+    pub fn of(tenure: Tenure, seq: u32, round: u64) -> Self {
+        Self { life: tenure.life, count: tenure.count, seq, round }
+    }
+
+    pub fn tenure(&self) -> Tenure {
+        Tenure { life: self.life, count: self.count }
+    }
+}
+
+impl From<Wanted> for WantMessage {
+    fn from(wanted: Wanted) -> Self {
+        let Wanted { tenure: Tenure { life, count }, version, buckets } = wanted;
+        let (buckets, sinces) = buckets.into_iter().map(|(bucket, since)| (u32::from(bucket), since)).unzip();
+        Self { life, count, version, buckets, sinces }
+    }
+}
+
+impl WantMessage {
+    pub fn wanted(self) -> Option<Wanted> {
+        let Self { life, count, version, buckets, sinces } = self;
+        let fits = buckets.len() == sinces.len() && buckets.iter().all(|bucket| *bucket < u32::from(BUCKETS));
+        let buckets = buckets.into_iter().map(|bucket| bucket as u16).zip(sinces).collect();
+        (fits && life > 0).then_some(Wanted { tenure: Tenure { life, count }, version, buckets })
+    }
+}
+
+impl From<&Told> for ToldMessage {
+    fn from(told: &Told) -> Self {
+        let item = |item: &directory::Item| ItemMessage { ns: item.ns, owner: item.owner.clone(), has: item.has };
+        let of = TenureMessage::of(told.tenure, told.seq, told.round);
+        Self { of, items: told.items.iter().map(item).collect(), done: told.done }
+    }
+}
+
+impl ToldMessage {
+    pub fn told(self) -> Option<Told> {
+        let Self { of, items, done } = self;
+        let is_owner = |item: &ItemMessage| (1..=OWNER_BYTES_MAX).contains(&item.owner.len());
+        let fits = items.len() <= FEED_ITEMS && items.iter().all(is_owner);
+        // What lies in memory for long must not keep a whole frame.
+        let item = |item: ItemMessage| directory::Item {
+            ns: item.ns,
+            owner: Bytes::copy_from_slice(&item.owner),
+            has: item.has,
+        };
+        let items = items.into_iter().map(item).collect();
+        fits.then_some(Told { tenure: of.tenure(), seq: of.seq, items, done, round: of.round })
+    }
+}
+
+impl From<Option<Known>> for KnownMessage {
+    fn from(known: Option<Known>) -> Self {
+        let whole = known.is_some();
+        let Known { has, nothing } = known.unwrap_or_default();
+        Self { whole, has: numbers(&has), nothing: numbers(&nothing) }
+    }
+}
+
+impl KnownMessage {
+    pub fn known(self) -> Option<Known> {
+        let nodes = |numbers: Vec<u64>| numbers.into_iter().map(NodeId).collect();
+        self.whole.then(|| Known { has: nodes(self.has), nothing: nodes(self.nothing) })
     }
 }
 

@@ -2,7 +2,7 @@
 //! deleted and listed. Judging what came back is for `promises::object`.
 //!
 //! A part of the seeds has it, told by the seed and no draw: what the others do stays what it was. Their nodes make small packs, so that
-//! bytes are always on their way into one or out of it.
+//! bytes are always on their way into one or out of it, and keep directories, however few there are.
 
 use base::checksum::place_hash_pair;
 use base::{Outcome, Rng, Span};
@@ -22,6 +22,8 @@ const LARGE_BYTES: u64 = 1_300_000;
 const NEWEST: u64 = 40;
 /// More than an owner has.
 const LISTED_MAX: usize = 100_000;
+/// Nodes keep directories in small clusters, too.
+const DIRECTORIES_FROM: usize = 2;
 const PACK_BYTES: u64 = 256 << 10;
 const WASTE_BYTES: u64 = 128 << 10;
 
@@ -34,6 +36,7 @@ pub fn is_in(seed: u64) -> bool {
 pub fn settings() -> Settings {
     let mut settings = Settings::default();
     (settings.object.pack_bytes, settings.object.waste_bytes) = (PACK_BYTES, WASTE_BYTES);
+    settings.object.directories_from = DIRECTORIES_FROM;
     settings
 }
 

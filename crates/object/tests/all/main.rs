@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod large;
+mod owners;
 mod packs;
 mod promises;
 mod stories;

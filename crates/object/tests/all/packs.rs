@@ -37,7 +37,7 @@ fn check(world: &mut World, at: u64, ids: std::ops::Range<u8>) {
 
 #[test]
 fn memory_has_what_is_less_than_a_pack_and_the_disk_the_rest() {
-    let mut world = World::packed(1, 2, PACK);
+    let mut world = World::with(1, 2, World::packed(PACK));
     write(&mut world, 0..40);
     world.run(Span::secs(20));
     for node in [1, 2] {
@@ -58,7 +58,7 @@ fn memory_has_what_is_less_than_a_pack_and_the_disk_the_rest() {
 
 #[test]
 fn what_is_deleted_gives_its_disk_back() {
-    let mut world = World::packed(2, 2, PACK);
+    let mut world = World::with(2, 2, World::packed(PACK));
     write(&mut world, 0..120);
     let full = world.pack_bytes(1);
     // Two of three: no pack becomes empty by itself.
@@ -82,7 +82,7 @@ fn what_is_deleted_gives_its_disk_back() {
 
 #[test]
 fn bytes_that_rot_in_a_pack_are_read_elsewhere_and_mended() {
-    let mut world = World::packed(3, 2, PACK);
+    let mut world = World::with(3, 2, World::packed(PACK));
     write(&mut world, 0..20);
     assert!(world.rot_packs(NodeId(1)));
     check(&mut world, 1, 0..20);
@@ -97,7 +97,7 @@ fn bytes_that_rot_in_a_pack_are_read_elsewhere_and_mended() {
 
 #[test]
 fn what_nobody_reads_is_looked_at_in_turn() {
-    let mut world = World::packed(4, 2, PACK);
+    let mut world = World::with(4, 2, World::packed(PACK));
     write(&mut world, 0..20);
     assert!(world.rot_packs(NodeId(2)));
     world.run(Span::secs(120));
@@ -108,7 +108,7 @@ fn what_nobody_reads_is_looked_at_in_turn() {
 #[test]
 fn packs_that_are_cut_or_gone_are_made_good_by_another_node() {
     for cut in [true, false] {
-        let mut world = World::packed(5, 2, PACK);
+        let mut world = World::with(5, 2, World::packed(PACK));
         write(&mut world, 0..20);
         world.kill(NodeId(1));
         world.lose_packs(NodeId(1), cut);
@@ -124,7 +124,7 @@ fn packs_that_are_cut_or_gone_are_made_good_by_another_node() {
 
 #[test]
 fn a_node_of_the_level_before_keeps_all_in_memory_and_moves_it_when_all_know_of_packs() {
-    let mut world = World::packed(6, 2, PACK);
+    let mut world = World::with(6, 2, World::packed(PACK));
     world.level = 7;
     world.declare_all();
     write(&mut world, 0..40);
@@ -143,7 +143,7 @@ fn a_node_of_the_level_before_keeps_all_in_memory_and_moves_it_when_all_know_of_
 
 #[test]
 fn a_node_that_has_nothing_is_pushed_what_lies_in_packs() {
-    let mut world = World::packed(7, 2, PACK);
+    let mut world = World::with(7, 2, World::packed(PACK));
     write(&mut world, 0..30);
     world.replace(NodeId(2), NodeId(3));
     world.run(Span::secs(700));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::{AskId, NodeId, Outcome, Rng, Span};
-use object::{Action, Reply};
+use object::{Action, List, Reply, Settings};
 use proptest::prelude::*;
 
 use crate::world::{World, id, put};
@@ -22,13 +22,17 @@ struct Known {
     maybe_deleted: bool,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Asked {
     Put,
     Delete,
     /// With whether it was acknowledged, and no deletion asked for, when it began.
     Get {
         must_be: bool,
+    },
+    /// All of its owner's. With those that were acknowledged when it began.
+    List {
+        must_be: Vec<u8>,
     },
 }
 
@@ -50,7 +54,10 @@ fn owner(n: u8) -> String {
 impl Story {
     fn new(seed: u64, loss: f64) -> Self {
         // Most have little packs, so that bytes are always on their way into one or out of it.
-        let mut world = if seed.is_multiple_of(4) { World::new(seed, NODES) } else { World::packed(seed, NODES, 30) };
+        let settings = if seed.is_multiple_of(4) { Settings::default() } else { World::packed(30) };
+        // Half of them have directories.
+        let directories_from = if seed.is_multiple_of(2) { settings.directories_from } else { 2 };
+        let mut world = World::with(seed, NODES, Settings { directories_from, ..settings });
         (world.loss, world.double, world.slow) = (loss, 0.1, 12_000);
         let known = (0..IDS as u8).map(|n| (n, Known::default())).collect();
         let rng = Rng::new(seed);
@@ -62,10 +69,11 @@ impl Story {
     fn begin(&mut self, n: u8, asked: Asked) {
         let live = self.world.live();
         let Some(at) = self.rng.pick(&live).copied() else { return };
-        let action = match asked {
+        let action = match &asked {
             Asked::Put => put(n, &self.body(n)),
             Asked::Delete => Action::Delete { id: id(n) },
             Asked::Get { .. } => Action::Get { id: id(n), at: 6 * (n as u32 % 2) },
+            Asked::List { .. } => Action::List { after: None, limit: 100 },
         };
         if asked == Asked::Delete {
             self.known.get_mut(&n).unwrap().maybe_deleted = true;
@@ -93,6 +101,10 @@ impl Story {
                 continue;
             }
             let body_of = self.body(n);
+            if matches!(asked, Asked::List { .. }) {
+                self.hear_list(&asked, answer);
+                continue;
+            }
             let known = self.known.get_mut(&n).unwrap();
             match (asked, answer) {
                 (Asked::Put, Outcome::Done(Reply::Stored { copies, .. })) => {
@@ -118,6 +130,17 @@ impl Story {
         }
     }
 
+    fn hear_list(&self, asked: &Asked, answer: Outcome<Reply>) {
+        let (Asked::List { must_be }, Outcome::Done(Reply::List(List { objects, missing, .. }))) = (asked, answer)
+        else {
+            return;
+        };
+        let is_there = |n: &u8| objects.iter().any(|listed| listed.id == id(*n));
+        // It may have been deleted while it was listed.
+        let lost: Vec<&u8> = must_be.iter().filter(|n| !is_there(n) && !self.known[n].maybe_deleted).collect();
+        assert!(!missing.is_empty() || lost.is_empty(), "{lost:?} are not listed, and nobody was missing");
+    }
+
     fn step(&mut self, disks_go: bool) {
         let n = self.rng.below(IDS) as u8;
         match self.rng.below(100) {
@@ -126,7 +149,15 @@ impl Story {
             36 => self.declare_anew(),
             37..40 => self.black_out(n),
             40..52 => self.begin(n, Asked::Delete),
-            52..75 => {
+            52..60 => {
+                let owned = self
+                    .known
+                    .iter()
+                    .filter(|(of, known)| owner(**of) == owner(n) && known.stored && !known.maybe_deleted);
+                let must_be = owned.map(|(of, _)| *of).collect();
+                self.begin(n, Asked::List { must_be });
+            }
+            60..75 => {
                 let known = &self.known[&n];
                 let must_be = known.stored && !known.maybe_deleted;
                 self.begin(n, Asked::Get { must_be });

@@ -33,6 +33,10 @@ pub struct World {
     /// About to leave for good, each with whether that is by force.
     pub leaving: BTreeMap<NodeId, bool>,
     pub settings: Settings,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Nodes do not hear that another one has begun a new life.
+    pub births_unseen: bool,
     /// A planted bug: disks say that a pack is there when it is written, before it is forced.
     pub packs_lie: bool,
     queue: BTreeMap<(Time, u64), Happening>,
@@ -79,12 +83,17 @@ impl World {
         Self::with(seed, nodes, Settings::default())
     }
 
-    /// One in which so few bytes are a pack, and checkpoints come all the time.
-    pub fn packed(seed: u64, nodes: u64, pack_bytes: u64) -> Self {
-        Self::with(seed, nodes, Settings { pack_bytes, waste_bytes: 0, save_entries: 3, ..Settings::default() })
+    /// One in which there are directories, however few nodes.
+    pub fn mapped(seed: u64, nodes: u64) -> Self {
+        Self::with(seed, nodes, Settings { directories_from: 2, ..Settings::default() })
     }
 
-    fn with(seed: u64, nodes: u64, settings: Settings) -> Self {
+    /// One in which so few bytes are a pack, and checkpoints come all the time.
+    pub fn packed(pack_bytes: u64) -> Settings {
+        Settings { pack_bytes, waste_bytes: 0, save_entries: 3, ..Settings::default() }
+    }
+
+    pub fn with(seed: u64, nodes: u64, settings: Settings) -> Self {
         let mut world = Self {
             now: Time(1_000_000),
             rng: Rng::new(seed),
@@ -101,6 +110,8 @@ impl World {
             level: base::LEVEL,
             leaving: BTreeMap::new(),
             settings,
+            sent: 0,
+            births_unseen: false,
             packs_lie: false,
             queue: BTreeMap::new(),
             count: 0,
@@ -144,7 +155,9 @@ impl World {
         self.input(node, Input::Packs([(GROUP, there)].into()));
         self.declare(node);
         for peer in self.live().into_iter().filter(|peer| *peer != node) {
-            self.push(Span::millis(20), Happening::Birth { at: peer, peer: node, boot });
+            if !self.births_unseen {
+                self.push(Span::millis(20), Happening::Birth { at: peer, peer: node, boot });
+            }
             let boot = self.nodes[&peer].boot;
             self.push(Span::millis(20), Happening::Birth { at: node, peer, boot });
         }
@@ -340,6 +353,7 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, frame: Frame) {
+        self.sent += 1;
         if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
             return;
         }
