@@ -1,6 +1,6 @@
 """A service whose clones answer users badly on demand: a clone fails everybody but its probe while the file that MOODS and
-its number name is there. `/health` is always well."""
-import os
+its number name is there; if `slow` stands in it, it answers well after 0.3 s of work. `/health` is always well."""
+import os, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 mood = os.environ["MOODS"] + os.environ["COPPICE_CLONE"].rpartition("/")[2]
@@ -10,7 +10,10 @@ class Moody(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        fails = self.path != "/health" and os.path.exists(mood)
+        is_there = self.path != "/health" and os.path.exists(mood)
+        slow = is_there and open(mood).read() == "slow"
+        fails, until = is_there and not slow, time.monotonic() + 0.3
+        while slow and time.monotonic() < until: pass
         text = f"{os.environ['COPPICE_CLONE']}\n".encode()
         self.send_response(500 if fails else 200)
         self.send_header("Content-Length", str(len(text)))

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::process::Probe;
 use crate::{
-    AskId, Boot, Exit, Frame, GroupId, NodeId, Now, PackSaid, PackWant, ProcId, ProcSpec, Record, Signal, Span, Ticket,
-    Time,
+    AskId, Boot, Exit, Frame, GroupId, NodeId, Now, PackSaid, PackWant, ProcId, ProcSpec, ProcUse, Record, Signal,
+    Span, Ticket, Time,
 };
 
 /// Whatever decides: a clone group's manager, a brick, a whole node. No clock, no socket, no entropy of its own.
@@ -117,11 +117,12 @@ pub enum Event<Ask> {
     },
     /// Once a second, from the host: CPU of this process in thousandths of one core, resident memory in bytes, and what
     /// the front doors counted over the last second, by name (`http.requests`, ...), and `machine.busy`, thousandths of all
-    /// its processors.
+    /// its processors. `procs`: what children use, as of the last second or two; none of one that cannot be looked at.
     Vitals {
         cpu_millis: u32,
         resident_bytes: u64,
         gauges: BTreeMap<String, u64>,
+        procs: BTreeMap<ProcId, ProcUse>,
     },
 }
 

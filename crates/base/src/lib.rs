@@ -26,7 +26,7 @@ pub use ids::{AskId, Boot, ClusterId, GroupId, NodeId, ProcId, Ticket};
 pub use level::LEVEL;
 pub use outcome::{Outcome, Refused, Unknown};
 pub use pack::{PackSaid, PackWant};
-pub use process::{Exit, ProcSpec, Signal};
+pub use process::{Exit, ProcSpec, ProcUse, Signal};
 pub use record::Record;
 pub use rng::Rng;
 pub use time::{Now, Span, Time};

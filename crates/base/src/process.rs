@@ -27,6 +27,17 @@ pub fn own_words<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> &[W] {
     }
 }
 
+/// What a child and the processes that it started use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProcUse {
+    /// Processor time since it began, of those that ended too, microseconds.
+    pub cpu_us: u64,
+    /// ... in the last seconds, in thousandths of one core; 0 of one that has just begun.
+    pub cpu_millis: u32,
+    /// Resident memory. What several of them share counts for each.
+    pub resident_bytes: u64,
+}
+
 /// How to start a child. The host adds `HOST` and `PORT`, a free port that it chose on the node's own address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcSpec {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use flow::histogram::Sparse;
 use serde::{Deserialize, Serialize};
 
 /// What one edge tells the manager: what came to each service since its last report.
@@ -32,6 +33,9 @@ pub struct GroupDemand {
     pub slowest_ms: u32,
     /// Clones that had requests. While a clone is replaced, the old and the new one have the same number.
     pub clones: Vec<CloneDemand>,
+    /// By clone: how long its answers took. Stays at its own node, which tells what it makes of it in its report.
+    #[serde(skip)]
+    pub took: BTreeMap<u32, Sparse>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

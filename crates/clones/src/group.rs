@@ -699,6 +699,11 @@ impl Group {
         out.push(Output::Spawn { proc, spec });
     }
 
+    /// Which clone a process is.
+    pub fn clone_of(&self, proc: ProcId) -> Option<&CloneId> {
+        self.lives.get(&proc).map(|life| &life.id)
+    }
+
     fn lives_of(&self, id: &CloneId) -> impl Iterator<Item = (&ProcId, &Life)> {
         self.lives_of.get(id).into_iter().flatten().filter_map(|proc| self.lives.get_key_value(proc))
     }

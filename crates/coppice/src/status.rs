@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use base::text::span_text;
 use node::renewed::FormerTokenView;
-use node::view::{CloneState, CloneView, NodeState, NodeView, RunView, RunsView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, RunView, RunsView, ServiceView, Slowest, View};
 
 use crate::plain::plain;
 
@@ -119,8 +119,22 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(
             &mut out,
             format_args!(
-                "\n{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}  {}",
-                "CLONE", "NODE", "STATE", "PID", "PORT", "RESTARTS", "FOR", "REQUESTS", "FAILED", "MEAN", "AT"
+                "\n{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>6} {:>5} {:>8} {:>8} {:>6} {:>9}  {}",
+                "CLONE",
+                "NODE",
+                "STATE",
+                "PID",
+                "PORT",
+                "RESTARTS",
+                "FOR",
+                "REQUESTS",
+                "FAILED",
+                "NOW",
+                "P50",
+                "P99",
+                "CPU",
+                "MEMORY",
+                "AT"
             ),
         );
     }
@@ -135,6 +149,9 @@ pub fn page(view: &View, now_ms: u64) -> String {
             for text in overloads(&n.name, &n.gauges, &service.name) {
                 line(&mut out, format_args!("{text}"));
             }
+        }
+        if let Some(text) = slowest(service) {
+            line(&mut out, format_args!("{text}"));
         }
         for text in service.runs.iter().flat_map(|runs| runs_text(runs, now_ms)) {
             line(&mut out, format_args!("{:<16} {text}", service.name));
@@ -151,11 +168,12 @@ pub fn page(view: &View, now_ms: u64) -> String {
                 CloneState::Draining => "draining",
                 CloneState::Backoff => "backoff",
             };
-            let [requests, failed, mean] = asked(c);
+            let [requests, failed, under_way, p50, p99] = asked(c);
+            let [cpu, memory] = used(c);
             line(
                 &mut out,
                 format_args!(
-                    "{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {requests:>8} {failed:>6} {mean:>8}  {}",
+                    "{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {requests:>8} {failed:>6} {under_way:>5} {p50:>8} {p99:>8} {cpu:>6} {memory:>9}  {}",
                     c.name,
                     c.node,
                     state,
@@ -257,14 +275,38 @@ fn runs_text(runs: &RunsView, now_ms: u64) -> Vec<String> {
     texts
 }
 
-/// What doors saw of a clone in the last seconds: requests, those that failed, what an answer took on average.
-fn asked(clone: &CloneView) -> [String; 3] {
-    let Some(asked) = clone.asked else { return [(); 3].map(|()| "-".to_owned()) };
-    let mean = match asked.mean_us {
+/// What doors saw of a clone in the last seconds: requests, those that failed, those under way, what half and what 99 in 100 of the
+/// answers took.
+fn asked(clone: &CloneView) -> [String; 5] {
+    let Some(asked) = clone.asked else { return [(); 5].map(|()| "-".to_owned()) };
+    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), millis);
+    let [p50, p99] = [time(asked.half_us()), time(asked.p99_us)];
+    [asked.requests.to_string(), asked.failed.to_string(), asked.under_way.to_string(), p50, p99]
+}
+
+/// Of its process, and of those that this started.
+fn used(clone: &CloneView) -> [String; 2] {
+    let cpu = clone.cpu_millis.map(|millis| format!("{}%", millis / 10));
+    let memory = clone.resident_bytes.map(|bytes| format!("{} MB", bytes >> 20));
+    [cpu, memory].map(|text| text.unwrap_or_else(|| "-".to_owned()))
+}
+
+pub fn millis(us: u64) -> String {
+    match us {
         us if us < 10_000 => format!("{:.1} ms", us as f64 / 1000.0),
         us => format!("{} ms", us / 1000),
-    };
-    [asked.requests.to_string(), asked.failed.to_string(), mean]
+    }
+}
+
+/// The clone that stands out among those of its service, and by what.
+fn slowest(service: &ServiceView) -> Option<String> {
+    let Slowest { clone, asked, others_us } = service.slowest()?;
+    let (name, others) = (&service.name, millis(others_us));
+    let who = format!("{name:<16} slow: {} on {}", clone.name, clone.node);
+    Some(match asked.half_us() {
+        Some(us) if !asked.is_mute() => format!("{who}, half of its answers take {}, the others' {others}", millis(us)),
+        _ => format!("{who} has {} requests and answers none, the others take {others}", asked.under_way),
+    })
 }
 
 /// Whether a node still runs clones.
@@ -338,15 +380,46 @@ mod tests {
     fn the_slow_one_of_several_clones_is_seen() {
         let clone = |name: &str, asked: serde_json::Value| {
             serde_json::json!({"name": name, "node": "n1", "state": "serving", "pid": 1, "port": 1, "restarts": 0, "since_ms": 0,
-                "last_exit": null, "last_output": [], "asked": asked})
+                "last_exit": null, "last_output": [], "asked": asked, "cpu_millis": 985, "resident_bytes": 77 << 20})
         };
-        let asked = |mean_us: u64| serde_json::json!({"requests": 40, "failed": 3, "mean_us": mean_us});
+        let asked = |us: u64| serde_json::json!({"requests": 40, "failed": 3, "mean_us": 7, "p50_us": us, "p99_us": us * 2, "under_way": 6});
         let clones =
             [clone("a/0", asked(20_400)), clone("a/1", asked(1_000_000)), clone("a/2", serde_json::Value::Null)];
         let all = serde_json::json!({"services": [{"name": "a", "wanted": 3, "at": ["*/"], "clones": clones}]});
-        let page = page(&serde_json::from_value(all).unwrap(), 0);
-        for part in ["40      3    20 ms  */", "40      3  1000 ms  */", "-      -        -  */"] {
-            assert!(page.contains(part), "{part}: {page}");
+        let all = page(&serde_json::from_value(all).unwrap(), 0);
+        for part in [
+            "40      3     6    20 ms    40 ms    98%     77 MB  */",
+            "40      3     6  1000 ms  2000 ms    98%     77 MB  */",
+            "-      -     -        -        -    98%     77 MB  */",
+            "\na                slow: a/1 on n1, half of its answers take 1000 ms, the others' 20 ms\n",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        // Who hangs answers nothing, so nothing is known of how long it takes.
+        let both = |one: serde_json::Value| {
+            let of = |asked: serde_json::Value| {
+                let clones = [clone("a/0", asked), clone("a/1", one.clone())];
+                let all = serde_json::json!({"services": [{"name": "a", "wanted": 2, "at": ["*/"], "clones": clones}]});
+                page(&serde_json::from_value(all).unwrap(), 0)
+            };
+            (of(asked(2_000)), of(serde_json::Value::Null))
+        };
+        let (beside, alone) = both(serde_json::json!({"under_way": 12}));
+        assert!(
+            beside.contains("slow: a/1 on n1 has 12 requests and answers none, the others take 2.0 ms"),
+            "{beside}"
+        );
+        assert!(!alone.contains("slow: "), "{alone}");
+        // Of a node of the program before, there is the mean alone.
+        let (beside, _) = both(serde_json::json!({"requests": 9, "mean_us": 30_000}));
+        assert!(
+            beside.contains("half of its answers take 30 ms") && beside.contains("9      0     0    30 ms        -")
+        );
+        // It is asked little, as it is slow; a little slower may be chance.
+        let (beside, _) = both(serde_json::json!({"requests": 1, "mean_us": 30_000}));
+        assert!(beside.contains("half of its answers take 30 ms"), "{beside}");
+        for alike in [serde_json::json!({"requests": 2, "mean_us": 9_000}), asked(3_900)] {
+            assert!(!both(alike).0.contains("slow: "));
         }
     }
 

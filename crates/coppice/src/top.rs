@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use base::text::span_from_text;
-use node::view::{CloneState, NodeState, NodeView, ServiceView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, ServiceView, View};
 
 use crate::operate::NodeArgs;
 use crate::plain::{lines, plain};
-use crate::status::ago;
+use crate::status::{ago, millis};
 
 /// Rows of a terminal that does not say how many it has.
 const ROWS: usize = 24;
@@ -24,7 +24,8 @@ Examples:
   coppice top --count 1              one page, for a file or a mail
 
 Ctrl-C ends it. HTTP/s and what follows are of each node's door in the last second; REQ/s of a service is what all doors saw of
-its clones in the last 5 to 10 s. Without a terminal, pages follow each other with an empty line between them.";
+its clones in the last 5 to 10 s, CPU and MEMORY what its clones use. A slow clone is one that takes twice what the
+others take, or answers none of several requests. Without a terminal, pages follow each other with an empty line between them.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct TopArgs {
@@ -99,8 +100,8 @@ fn page(view: &View, rows: usize) -> String {
     lines.extend(view.nodes.iter().map(of_node));
     lines.push(String::new());
     lines.push(format!(
-        "{:<20} {:>9} {:>9} {:>8} {:>9} {:>7}  {}",
-        "SERVICE", "SERVING", "WANTED", "REQ/s", "MEAN", "FAILED", "SLOWEST CLONE"
+        "{:<20} {:>9} {:>9} {:>8} {:>9} {:>7} {:>6} {:>9}  {}",
+        "SERVICE", "SERVING", "WANTED", "REQ/s", "MEAN", "FAILED", "CPU", "MEMORY", "SLOW CLONE"
     ));
     let mut services: Vec<&ServiceView> = view.services.iter().collect();
     services.sort_by_key(|s| (std::cmp::Reverse(asked(s).requests), &s.name));
@@ -128,7 +129,7 @@ fn of_node(n: &NodeView) -> String {
     };
     let gauge = |name: &str| n.gauges.get(name).copied().filter(|_| n.state != NodeState::Dead);
     let number = |name: &str| gauge(name).map_or("-".to_owned(), |n| n.to_string());
-    let time = |name: &str| gauge(name).map_or("-".to_owned(), micros);
+    let time = |name: &str| gauge(name).map_or("-".to_owned(), millis);
     format!(
         "{:<12} {state:<8} {:>5}% {:>6} MB {:>8} {:>7} {:>9} {:>9} {:>9} {:>9}",
         n.name,
@@ -169,26 +170,30 @@ const ASKED_SECONDS: f64 = 7.5;
 fn of_service(service: &ServiceView) -> String {
     let serving = service.clones.iter().filter(|c| c.state == CloneState::Serving).count();
     let all = asked(service);
-    let slowest = service.clones.iter().filter_map(|c| Some((c.asked?.mean_us, c))).max_by_key(|(us, _)| *us);
     // With one clone, or all alike, nobody stands out.
-    let slowest = slowest.filter(|(us, _)| service.clones.len() > 1 && *us > all.mean_us.saturating_mul(3) / 2);
-    let slowest = slowest.map_or(String::new(), |(us, c)| format!("{} on {}, {}", c.name, c.node, micros(us)));
+    let slowest = service.slowest().map_or(String::new(), |of| {
+        let half = of.asked.half_us().filter(|_| !of.asked.is_mute());
+        let takes = half.map_or_else(|| format!("{} wait", of.asked.under_way), millis);
+        let cpu = of.clone.cpu_millis.map_or(String::new(), |cpu| format!(", {}%", cpu / 10));
+        format!("{} on {}, {takes}{cpu}", of.clone.name, of.clone.node)
+    });
+    let cpu = sum(service, |c| c.cpu_millis.map(u64::from)).map(|millis| format!("{}%", millis / 10));
+    let memory = sum(service, |c| c.resident_bytes).map(|bytes| format!("{} MB", bytes >> 20));
+    let [cpu, memory] = [cpu, memory].map(|text| text.unwrap_or_else(|| "-".to_owned()));
     let (rate, mean) = match all.requests {
         0 => ("-".to_owned(), "-".to_owned()),
-        n => (format!("{:.0}", (n as f64 / ASKED_SECONDS).ceil()), micros(all.mean_us)),
+        n => (format!("{:.0}", (n as f64 / ASKED_SECONDS).ceil()), millis(all.mean_us)),
     };
     let off = if service.off.is_empty() { "" } else { " (parts out of use)" };
     format!(
-        "{:<20} {serving:>9} {:>9} {rate:>8} {mean:>9} {:>7}  {slowest}{off}",
+        "{:<20} {serving:>9} {:>9} {rate:>8} {mean:>9} {:>7} {cpu:>6} {memory:>9}  {slowest}{off}",
         service.name, service.wanted, all.failed
     )
 }
 
-fn micros(us: u64) -> String {
-    match us {
-        us if us < 10_000 => format!("{:.1} ms", us as f64 / 1000.0),
-        us => format!("{} ms", us / 1000),
-    }
+/// Of all clones that are known to use some.
+fn sum(service: &ServiceView, of: impl Fn(&CloneView) -> Option<u64>) -> Option<u64> {
+    service.clones.iter().filter_map(of).reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -197,7 +202,7 @@ mod tests {
 
     fn clone(name: &str, state: &str, asked: serde_json::Value) -> serde_json::Value {
         serde_json::json!({"name": name, "node": "n1", "state": state, "pid": 1, "port": 1, "restarts": 0, "since_ms": 0,
-            "last_exit": null, "last_output": [], "asked": asked})
+            "last_exit": null, "last_output": [], "asked": asked, "cpu_millis": 120, "resident_bytes": 30 << 20})
     }
 
     fn view(services: &[serde_json::Value], events: usize) -> View {
@@ -219,9 +224,9 @@ mod tests {
         let idle = serde_json::json!({"name": "idle", "wanted": 0, "at": ["*/"], "clones": []});
         let page = page(&view(&[idle, busy], 0), usize::MAX);
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-        at(" 2         3        6     12 ms       2  a/1 on n1, 42 ms\n");
+        at(" 2         3        6     12 ms       2    36%     90 MB  a/1 on n1, 42 ms, 12%\n");
         assert!(at("\na  ") < at("\nidle  "), "who is asked most stands first: {page}");
-        at("0         0        -         -       0\n");
+        at("0         0        -         -       0      -         -\n");
     }
 
     #[test]

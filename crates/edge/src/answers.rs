@@ -46,7 +46,7 @@ impl Answers {
 }
 
 impl Times {
-    fn note(&self, took: Duration) {
+    pub fn note(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.counts[TOPS_US.partition_point(|top| *top < micros)].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(micros, Relaxed);

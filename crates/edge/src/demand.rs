@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clones::demand::{CloneDemand, Demand, GroupDemand};
+use flow::histogram::{COARSE, coarse_of};
+
+use crate::answers::Times;
 
 /// About so many answers make up a clone's mean.
 const MEAN_OVER: u64 = 8;
@@ -18,6 +21,8 @@ pub struct Demands {
     groups: Mutex<BTreeMap<String, Arc<GroupCount>>>,
     /// By name, version and address: while a clone is replaced there are two of one name, and each life has its own.
     clones: Mutex<BTreeMap<(String, u32, SocketAddr), Arc<CloneCount>>>,
+    /// By name: what is counted of a clone through all its lives, for `/metrics`.
+    evers: Mutex<BTreeMap<String, Arc<Ever>>>,
     taken_at: Mutex<Instant>,
     /// How often a clone was left alone for its failures.
     pub left_alone: AtomicU64,
@@ -30,7 +35,15 @@ pub struct GroupCount {
     in_flight: AtomicU64,
 }
 
+/// Of one clone since this node started, or since its doors knew it again.
 #[derive(Debug, Default)]
+pub struct Ever {
+    pub took: Times,
+    pub failed: AtomicU64,
+    pub in_flight: AtomicU64,
+}
+
+#[derive(Debug)]
 pub struct CloneCount {
     done: AtomicU64,
     failed: AtomicU64,
@@ -40,6 +53,9 @@ pub struct CloneCount {
     /// What its last answers took on average; 0: none came.
     mean_us: AtomicU64,
     conduct: Conduct,
+    /// By [`coarse_of`] what answers took.
+    took: [AtomicU32; COARSE],
+    ever: Arc<Ever>,
 }
 
 /// How it behaves towards those who ask it.
@@ -133,6 +149,7 @@ impl Drop for Visit {
 impl Drop for Try {
     fn drop(&mut self) {
         self.clone.in_flight.fetch_sub(1, Relaxed);
+        self.clone.ever.in_flight.fetch_sub(1, Relaxed);
         // Nobody let it have its time.
         if !self.has_ended && self.race.as_ref().is_some_and(|race| race.load(Relaxed)) {
             return self.clone.outrun(self.began.elapsed());
@@ -158,8 +175,23 @@ impl GroupCount {
 }
 
 impl CloneCount {
+    fn of(ever: Arc<Ever>) -> Self {
+        Self {
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            busy_us: AtomicU64::new(0),
+            overloads: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            mean_us: AtomicU64::new(0),
+            conduct: Conduct::default(),
+            took: [const { AtomicU32::new(0) }; COARSE],
+            ever,
+        }
+    }
+
     pub fn begin(self: &Arc<Self>) -> Try {
         let (before, began) = (self.in_flight.fetch_add(1, Relaxed), Instant::now());
+        self.ever.in_flight.fetch_add(1, Relaxed);
         self.conduct.asked(began, before == 0);
         Try { clone: Arc::clone(self), began, has_ended: false, race: None }
     }
@@ -229,6 +261,11 @@ impl Try {
         self.clone.failed.fetch_add(u64::from(failed), Relaxed);
         self.clone.busy_us.fetch_add(micros, Relaxed);
         self.clone.took(micros);
+        self.clone.took[coarse_of(micros)].fetch_add(1, Relaxed);
+        self.clone.ever.took.note(Duration::from_micros(micros));
+        if failed {
+            self.clone.ever.failed.fetch_add(1, Relaxed);
+        }
         micros
     }
 }
@@ -236,7 +273,13 @@ impl Try {
 impl Default for Demands {
     fn default() -> Self {
         let taken_at = Mutex::new(Instant::now());
-        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at, left_alone: AtomicU64::new(0) }
+        Self {
+            groups: Mutex::default(),
+            clones: Mutex::default(),
+            evers: Mutex::default(),
+            taken_at,
+            left_alone: AtomicU64::new(0),
+        }
     }
 }
 
@@ -246,7 +289,15 @@ impl Demands {
     }
 
     pub fn clone_count(&self, clone: &str, version: u32, addr: SocketAddr) -> Arc<CloneCount> {
-        known(&self.clones, (clone.to_owned(), version, addr))
+        let mut all = self.clones.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(CloneCount::of(known(&self.evers, clone.to_owned())));
+        Arc::clone(all.entry((clone.to_owned(), version, addr)).or_insert_with(new))
+    }
+
+    /// Each clone that the doors know, by name, the first so many.
+    pub fn evers(&self, at_most: usize) -> Vec<(String, Arc<Ever>)> {
+        let all = self.evers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().take(at_most).map(|(name, ever)| (name.clone(), Arc::clone(ever))).collect()
     }
 
     /// What was counted since the last time. What no door knows any more is forgotten.
@@ -285,11 +336,18 @@ impl Demands {
                 failing,
                 failing_ms: if failing > 0 { since(&conduct.failing_since_ms) } else { 0 },
             };
+            if seen.done > 0 {
+                let took = group.took.entry(number).or_default();
+                let counts = count.took.iter().enumerate().filter(|(_, count)| count.load(Relaxed) > 0);
+                counts.for_each(|(bucket, count)| took.add(bucket, count.swap(0, Relaxed)));
+            }
             if seen.done > 0 || seen.owes > 0 || seen.failing > 0 {
                 group.clones.push(seen);
             }
         }
         known.retain(|_, count| Arc::strong_count(count) > 1);
+        let mut evers = self.evers.lock().unwrap_or_else(PoisonError::into_inner);
+        evers.retain(|_, ever| Arc::strong_count(ever) > 1);
         Demand { span_ms: u32::try_from(span.as_millis()).unwrap_or(u32::MAX), groups }
     }
 }
@@ -354,9 +412,23 @@ mod tests {
         assert_eq!((seen.arrived, seen.in_flight), (2, 2));
         let two = seen.clones[0];
         assert_eq!((two.number, two.version, two.done, two.failed, two.in_flight), (2, 7, 2, 1, 1));
+        assert_eq!(seen.took[&2].flat().chunks(2).map(|pair| pair[1]).sum::<u32>(), 2);
+        let evers = demands.evers(9);
+        let (name, ever) = &evers[0];
+        let (took, of) = (ever.took.within().last().unwrap(), |count: &AtomicU64| count.load(Relaxed));
+        assert_eq!((&**name, took, of(&ever.failed), of(&ever.in_flight)), ("shop/2", (None, 2), 1, 1));
         drop((visit, held));
         let seen = demands.take().groups["shop"].clone();
-        assert_eq!((seen.arrived, seen.in_flight, seen.clones.len()), (0, 1, 0));
+        assert_eq!((seen.arrived, seen.in_flight, seen.clones.len(), seen.took.len()), (0, 1, 0, 0));
+        let ever = || demands.evers(9)[0].1.took.within().last().unwrap().1;
+        assert_eq!((ever(), demands.evers(0).len()), (2, 0), "that is counted on");
+        // Its next life goes on counting, and what no door knows is forgotten.
+        let next = demands.clone_count("shop/2", 8, SocketAddr::new(ADDR.ip(), 2));
+        drop((clone, demands.take()));
+        next.begin().ended(false);
+        assert_eq!(ever(), 3);
+        drop((next, demands.take()));
+        assert!(demands.evers(9).is_empty());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Log-linear histograms of microseconds: 16 buckets to a power of two, so a percentile is at most 1/16 too high. The
 //! buckets are numbers here; counters may be plain ([`Histogram`]) or somebody's atomics.
 
+use std::collections::BTreeMap;
+
 use base::Span;
 
 /// Buckets to a power of two.
@@ -110,6 +112,60 @@ impl Powers {
     }
 }
 
+/// Neighbouring buckets that are one in [`Sparse`]: four of these to a power of two.
+const TOGETHER: usize = 4;
+/// Buckets of [`Sparse`].
+pub const COARSE: usize = BUCKETS / TOGETHER;
+
+pub fn coarse_of(micros: u64) -> usize {
+    bucket_of(micros) / TOGETHER
+}
+
+/// A histogram that is told between nodes: only the buckets that something fell into, so a percentile is at most a quarter too high.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sparse(BTreeMap<u16, u32>);
+
+impl Sparse {
+    /// So many more in a bucket ([`coarse_of`]); one that there is not counts as the last.
+    pub fn add(&mut self, bucket: usize, count: u32) {
+        if count > 0 {
+            let has = self.0.entry(bucket.min(COARSE - 1) as u16).or_default();
+            *has = has.saturating_add(count);
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        other.0.iter().for_each(|(bucket, count)| self.add(usize::from(*bucket), *count));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The time, in microseconds, that so many percent of what was counted do not pass; none if nothing was.
+    pub fn percentile(&self, percent: u64) -> Option<u64> {
+        let all: u64 = self.0.values().map(|count| u64::from(*count)).sum();
+        let rank = (all * percent).div_ceil(100);
+        let mut seen = 0;
+        self.0.iter().find_map(|(bucket, count)| {
+            seen += u64::from(*count);
+            (seen >= rank).then(|| top_of(usize::from(*bucket) * TOGETHER + TOGETHER - 1))
+        })
+    }
+
+    /// Each bucket and its count, one after the other: as it is told.
+    pub fn flat(&self) -> Vec<u32> {
+        self.0.iter().flat_map(|(bucket, count)| [u32::from(*bucket), *count]).collect()
+    }
+
+    /// What somebody told.
+    pub fn of_flat(told: &[u32]) -> Self {
+        let mut all = Self::default();
+        told.chunks_exact(2).take(COARSE).for_each(|pair| all.add(pair[0] as usize, pair[1]));
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +186,25 @@ mod tests {
         (1..=100).for_each(|n| histogram.note(Span::micros(n * 100)));
         assert!((5_000..5_400).contains(&percentile(histogram.counts(), 50)));
         assert!((9_900..10_600).contains(&percentile(histogram.counts(), 99)));
+    }
+
+    #[test]
+    fn what_is_told_is_small_and_a_quarter_too_high_at_most() {
+        let mut all = Sparse::default();
+        assert_eq!(all.percentile(50), None);
+        (1..=100).for_each(|n| all.add(coarse_of(n * 1000), 1));
+        let (half, most) = (all.percentile(50).unwrap(), all.percentile(99).unwrap());
+        assert!((50_000..62_500).contains(&half) && (99_000..124_000).contains(&most), "{half} {most}");
+        let again = Sparse::of_flat(&all.flat());
+        assert_eq!(again, all);
+        assert!(all.flat().len() < 60);
+        all.join(&again);
+        assert_eq!(all.percentile(50), Some(half));
+        // What a node says may be anything.
+        let odd = Sparse::of_flat(&[u32::MAX, u32::MAX, 7, 0, 3]);
+        assert_eq!((odd.flat(), odd.percentile(99)), (vec![COARSE as u32 - 1, u32::MAX], Some(top_of(BUCKETS - 1))));
+        let many: Vec<u32> = (0..1_000_000).collect();
+        assert!(Sparse::of_flat(&many).flat().len() <= 2 * COARSE);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::limits::ASKS_WAITING_MAX;
 use crate::net::{Desks, Net};
 use crate::process::Procs;
 use crate::tls::Tls;
+use crate::uses::Uses;
 use crate::vitals::Vitals;
 use crate::{Error, Identity, JoinDesk, TunnelDesk};
 
@@ -347,8 +348,8 @@ impl<M: Machine + 'static> Sink for Core<M> {
             Event::Output { proc, line } => Event::Output { proc, line },
             Event::Exited { proc, exit } => Event::Exited { proc, exit },
             Event::Probed { proc, result } => Event::Probed { proc, result },
-            Event::Vitals { cpu_millis, resident_bytes, gauges } => {
-                Event::Vitals { cpu_millis, resident_bytes, gauges }
+            Event::Vitals { cpu_millis, resident_bytes, gauges, procs } => {
+                Event::Vitals { cpu_millis, resident_bytes, gauges, procs }
             }
         });
     }
@@ -469,6 +470,7 @@ async fn questions<M: Machine + 'static>(core: Rc<Core<M>>, mut asked: mpsc::Rec
 
 async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BTreeMap<String, u64>) {
     let mut vitals = Vitals::new();
+    let uses = Uses::start(core.procs.clone());
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // At once for the first time: a node that is asked as soon as it runs has figures to show.
@@ -483,7 +485,8 @@ async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BT
             gauges.insert("disk.free_bytes".into(), free);
             gauges.insert("disk.size_bytes".into(), size);
         }
-        core.event(Event::Vitals { cpu_millis, resident_bytes, gauges });
+        let procs = uses.latest();
+        core.event(Event::Vitals { cpu_millis, resident_bytes, gauges, procs });
     }
 }
 

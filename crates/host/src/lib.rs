@@ -41,6 +41,7 @@ mod skin;
 pub mod tls;
 pub mod tunnel;
 mod user;
+mod uses;
 mod vitals;
 mod words;
 

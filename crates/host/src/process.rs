@@ -318,6 +318,12 @@ impl Procs {
         lines.finish().into_iter().for_each(each);
     }
 
+    /// Those that run, and the number of each one's process.
+    pub fn pids(&self) -> Vec<(ProcId, u32)> {
+        let running = self.running.borrow();
+        running.iter().map(|(proc, run)| (*proc, run.pid.as_raw_nonzero().get().unsigned_abs())).collect()
+    }
+
     /// Signals a child and its group; one that has ended is left alone.
     pub fn signal(&self, proc: ProcId, signal: Signal) {
         use rustix::process::Signal as Real;

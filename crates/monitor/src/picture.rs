@@ -171,6 +171,8 @@ pub struct CloneOf {
     pub last_exit: Option<String>,
     pub last_output: Vec<String>,
     pub asked: Option<AskedOf>,
+    pub cpu_millis: Option<u32>,
+    pub resident_bytes: Option<u64>,
 }
 
 /// What doors saw of a clone in the last seconds.
@@ -180,6 +182,9 @@ pub struct AskedOf {
     pub requests: u64,
     pub failed: u64,
     pub mean_us: u64,
+    pub p50_us: Option<u64>,
+    pub p99_us: Option<u64>,
+    pub under_way: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

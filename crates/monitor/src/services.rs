@@ -30,7 +30,7 @@ pub fn services(picture: &Picture) -> Markup {
                     table {
                         thead {
                             tr {
-                                @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Requests", "Failed", "Mean", "Last end", "Maintenance"] {
+                                @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Requests", "Failed", "Under way", "p50", "p99", "CPU", "Memory", "Last end", "Maintenance"] {
                                     th scope="col" { (head) }
                                 }
                             }
@@ -40,7 +40,7 @@ pub fn services(picture: &Picture) -> Markup {
                 }
             }
             @if service.clones.iter().any(|clone| clone.asked.is_some()) {
-                p.faint { "Requests and times of clones are what the doors of all nodes saw of them in the last 5 to 10 s." }
+                p.faint { "Requests and times of clones are what the doors of all nodes saw of them in the last 5 to 10 s; processor and memory those of its process and what that started." }
             }
             (partitions(picture, service))
             (of_service(picture, &service.name))
@@ -129,10 +129,15 @@ fn clone_row(picture: &Picture, service: &Service, clone: &CloneOf) -> Markup {
             @if let Some(asked) = clone.asked {
                 td.n { (number(asked.requests as f64)) }
                 td.n { (number(asked.failed as f64)) }
-                td.n { (millis(asked.mean_us)) }
+                td.n { (number(asked.under_way as f64)) }
+                // Of a node of the program before there is the mean alone.
+                td.n { (millis(asked.p50_us.unwrap_or(asked.mean_us))) }
+                td.n { @if let Some(us) = asked.p99_us { (millis(us)) } }
             } @else {
-                td.n {} td.n {} td.n {}
+                td.n {} td.n {} td.n {} td.n {} td.n {}
             }
+            td.n { @if let Some(cpu) = clone.cpu_millis { (cpu / 10) " %" } }
+            td.n { @if let Some(bytes) = clone.resident_bytes { (bytes >> 20) " MB" } }
             td {
                 @if let Some(exit) = &clone.last_exit { (exit) }
                 @if !output.is_empty() {
@@ -239,14 +244,17 @@ mod tests {
 
     #[test]
     fn the_slow_one_of_several_clones_is_seen() {
-        let clone = |number: u32, mean_us: u64| {
+        let clone = |number: u32, us: u64| {
             serde_json::json!({"name": format!("shop/{number}"), "state": "serving",
-                "asked": {"requests": 44, "failed": 6, "mean_us": mean_us}})
+                "cpu_millis": 973, "resident_bytes": 61 << 20,
+                "asked": {"requests": 44, "failed": 6, "mean_us": 1, "p50_us": us, "p99_us": us * 3, "under_way": 8}})
         };
         let clones = [clone(0, 20_000), clone(1, 1_000_000)];
         let picture = Picture::read(serde_json::json!({"services": [{"name": "shop", "wanted": 2, "clones": clones}]}));
         let shown = services(&picture.unwrap()).into_string();
-        for part in [">44<", ">6<", ">20 ms<", ">1000 ms<", "the doors of all nodes"] {
+        for part in
+            [">44<", ">6<", ">8<", ">20 ms<", ">60 ms<", ">1000 ms<", ">97 %<", ">61 MB<", "the doors of all nodes"]
+        {
             assert!(shown.contains(part), "{part}: {shown}");
         }
     }

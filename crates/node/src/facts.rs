@@ -7,7 +7,7 @@ use base::GroupId;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::asked::Tally;
+use crate::asked::{Tally, Took};
 use crate::view::HotKeyView;
 
 /// [`NodeReport`]: each node, each second, to a few others and the root group's leader; to all if it is worth that.
@@ -40,6 +40,9 @@ pub const VOTERS: &str = "voters";
 
 /// [`clones::members::Said`]: each node, at each change.
 pub const MEMBERS: &str = "members";
+
+/// [`crate::asked::UsesTold`]: each node that has clones, when they use another thing than it said.
+pub const USES: &str = "uses";
 
 /// The key of a part of what is said under this one ([`clones::parts`]): of clones, assignments and members.
 pub fn part(key: &str, number: u32) -> String {
@@ -82,6 +85,9 @@ pub struct NodeReport {
     /// By clone: what this node's doors saw of it in the last moments.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<String, Tally>,
+    /// By clone: requests under way at this node's doors, and how long answers took then. Older programs do not say it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub took: BTreeMap<String, Took>,
     /// By linear namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
     /// By namespace: what lies in its brick, and in the groups that it leads.

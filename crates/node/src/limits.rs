@@ -19,6 +19,10 @@ pub const REPORT_EVERY: Span = Span::secs(1);
 pub const ASKED_OVER: Span = Span::secs(5);
 /// Clones of which a report tells that, those that were asked most: some 80 bytes each, a quarter of a beacon.
 pub const ASKED_TOLD_MAX: usize = 200;
+/// Bytes of a report for how long answers of clones took and what is under way: some 150 for a clone that is asked much.
+pub const TOOK_TOLD_BYTES: usize = 12 << 10;
+/// Bytes of what a node tells of its clones' processes: half of a beacon, some 1,000 clones.
+pub const USES_TOLD_BYTES: usize = 32 << 10;
 /// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
 pub const UNWHOLE_TOLD_MAX: usize = 256;
 /// Groups that a node says it leads; as many as fit in a fact.

@@ -21,7 +21,7 @@ use state::linear::{HotKey, Placed};
 use state::{Classes, NamespaceSpec};
 
 use crate::acme::Acme;
-use crate::asked::Asked;
+use crate::asked::{Asked, Uses};
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
 use crate::frames::Bad;
@@ -85,6 +85,7 @@ pub struct Node {
     pub(crate) doors: BTreeMap<NodeId, (Time, Doors)>,
     /// What this node's own saw of clones.
     pub(crate) asked: Asked,
+    pub(crate) uses: Uses,
     pub(crate) members: Members,
     pub(crate) lives_told: members::lives::Lives,
     pub(crate) channels: Channels,
@@ -253,6 +254,7 @@ impl Node {
             builtins,
             doors: BTreeMap::new(),
             asked: Asked::default(),
+            uses: Uses::default(),
             members: Members::new(me, boot),
             lives_told: members::lives::Lives::default(),
             channels: Channels::new(boot),
@@ -547,7 +549,7 @@ impl Node {
         self.report.whole = linear.whole();
         self.report.unwhole = linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
         self.report.large = linear.large();
-        self.report.asked = self.asked.told(now.mono);
+        (self.report.asked, self.report.took) = self.asked.told(now.mono);
         self.report.hot.clear();
         for (namespace, HotKey { key, rate, waiters }) in linear.hot(now.mono) {
             let key = key.escape_ascii().to_string();
@@ -709,13 +711,14 @@ impl Machine for Node {
             Event::Output { proc, line } => self.group_in(now, group::Input::Output { proc, line }, out),
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
             Event::Probed { proc, result } => self.group_in(now, group::Input::Probed { proc, result }, out),
-            Event::Vitals { cpu_millis, resident_bytes, gauges } => {
+            Event::Vitals { cpu_millis, resident_bytes, gauges, procs } => {
                 let room =
                     [crate::picture::FREE_FIGURE, crate::picture::SIZE_FIGURE].map(|name| gauges.get(name).copied());
                 if let [Some(free), Some(all)] = room {
                     self.classes_in(now, out, |classes, wants| classes.disk_room(now, free, all, wants));
                 }
                 self.vitals(now, cpu_millis, resident_bytes, gauges);
+                self.tell_uses(now, &procs, out);
                 self.look_at_pace(now, out);
             }
         }

@@ -1,9 +1,9 @@
 //! What is said by beacon in another way than one fact to all: in parts, where it is long (what runs where, what is to, and what is said
 //! of members: [`clones::parts`]), and as figures, to a few nodes at a time. What was said is read in `told.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::{NodeId, Now};
+use base::{NodeId, Now, ProcId, ProcUse};
 use bytes::Bytes;
 use clones::{Assignments, LEVEL_PARTS, Parted, group, manager};
 use cluster::beacon;
@@ -56,6 +56,15 @@ impl Node {
         (self.clones_at, self.clones_untold) = (now.mono + CLONES_TOLD_EVERY, false);
         let told = self.group.node_clones().told(self.tells_in_parts());
         self.put_parted(now, facts::CLONES, told, out);
+    }
+
+    /// Says what its clones' processes use, if it is another thing than before.
+    pub(crate) fn tell_uses(&mut self, now: Now, procs: &BTreeMap<ProcId, ProcUse>, out: &mut Out) {
+        let group = &self.group;
+        self.uses.seen(procs, |proc| group.clone_of(proc).map(ToString::to_string));
+        if let Some(told) = self.uses.to_tell().map(facts::encode) {
+            self.put_fact(now, facts::USES, told, out);
+        }
     }
 
     /// Says how this node is: to all if it is otherwise than before, to a few if only its figures are others.

@@ -11,6 +11,7 @@ use clones::clone::life_name;
 use clones::heal::are_routed;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
+use flow::histogram::Sparse;
 use state::NamespaceSpec;
 use state::linear::{Durability, Shards};
 use state::session::limits::BRICKS_ACKED;
@@ -131,6 +132,7 @@ impl Node {
             groups: GroupsView { all: self.placed.len() as u64, whole: self.groups_whole() },
             overflow: self.overflow(now),
             stages: Arc::clone(&self.stages),
+            uses: Arc::clone(&self.uses.by_clone),
             stubs: self.stubs(),
             closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
@@ -353,15 +355,24 @@ impl Node {
     }
 
     fn asked_of(&self, clone: &str) -> Option<AskedView> {
-        let told = self.live_cards().filter_map(|card| self.report_of(card.id).asked.get(clone));
-        let mut all = Tally::default();
-        told.for_each(|tally| all.add(*tally));
-        (all.done > 0).then(|| AskedView { requests: all.done, failed: all.failed, mean_us: all.mean_us() })
+        let (mut all, mut times, mut under_way) = (Tally::default(), Sparse::default(), 0u64);
+        for report in self.live_cards().map(|card| self.report_of(card.id)) {
+            report.asked.get(clone).into_iter().for_each(|tally| all.add(*tally));
+            if let Some(took) = report.took.get(clone) {
+                times.join(&Sparse::of_flat(&took.times));
+                under_way = under_way.saturating_add(took.under_way);
+            }
+        }
+        let [p50_us, p99_us] = [50, 99].map(|percent| times.percentile(percent));
+        let of =
+            AskedView { requests: all.done, failed: all.failed, mean_us: all.mean_us(), p50_us, p99_us, under_way };
+        (all.done > 0 || under_way > 0).then_some(of)
     }
 
     fn service_view(&self, now: Now, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
         let off = &self.off;
-
+        // Of an idle one that waits to be started again, its last process may still be told.
+        let use_of = |card: &Card, c: &CloneStatus| self.told.use_of(card.id, &c.id.to_string()).filter(|_| c.life > 0);
         let clones = running.iter().map(|(card, c)| CloneView {
             name: c.id.to_string(),
             life: if c.life > 0 { life_name(&card.name, card.boot, c.life) } else { String::new() },
@@ -382,6 +393,8 @@ impl Node {
             last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
             sick: c.sick,
             asked: self.asked_of(&c.id.to_string()),
+            cpu_millis: use_of(card, c).map(|(millis, _)| millis),
+            resident_bytes: use_of(card, c).map(|(_, mib)| u64::from(mib) << 20),
         });
         let mut clones: Vec<CloneView> = clones.collect();
         clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));

@@ -8,12 +8,14 @@ use clones::NodeClones;
 use clones::members::Said;
 use cluster::Beacons;
 
+use crate::asked::UsesTold;
 use crate::facts::{self, NodeReport};
 
 #[derive(Default)]
 pub struct Told {
     reports: BTreeMap<NodeId, NodeReport>,
     clones: BTreeMap<NodeId, NodeClones>,
+    uses: BTreeMap<NodeId, UsesTold>,
     /// By the key of each part.
     members: BTreeMap<NodeId, BTreeMap<String, Said>>,
     /// Whose clones, or parts of that, are to be read anew.
@@ -38,6 +40,7 @@ impl Told {
             facts::REPORT => {
                 keep(&mut self.reports, origin, beacons.get(origin, key).and_then(|b| NodeReport::read(b)))
             }
+            facts::USES => keep(&mut self.uses, origin, beacons.get(origin, key).and_then(|b| facts::decode(b))),
             facts::CLONES => _ = self.unread.insert(origin),
             facts::ASSIGNMENTS => _ = self.fresh.assignments.insert(origin),
             facts::MEMBERS => {
@@ -93,6 +96,11 @@ impl Told {
 
     pub fn report(&self, of: NodeId) -> &NodeReport {
         self.reports.get(&of).unwrap_or(&self.nothing)
+    }
+
+    /// What one of a node's clones uses: thousandths of a core, MiB.
+    pub fn use_of(&self, of: NodeId, clone: &str) -> Option<(u32, u32)> {
+        self.uses.get(&of)?.get(clone).copied()
     }
 
     pub fn clones(&self, of: NodeId) -> Option<&NodeClones> {

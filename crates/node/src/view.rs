@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Boot, NodeId};
+use base::{Boot, NodeId, ProcUse};
 use clones::ProfileSpec;
 use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
@@ -83,6 +83,9 @@ pub struct View {
     /// The stages of this node's machines, for `/metrics`.
     #[serde(skip)]
     pub stages: Arc<[(&'static str, Shown)]>,
+    /// What this node's clones use, exactly, for `/metrics`.
+    #[serde(skip)]
+    pub uses: Arc<BTreeMap<String, ProcUse>>,
     /// Certificates of the cluster with their keys, for the doors alone: never shown.
     #[serde(skip)]
     pub keyed: Arc<[Keyed]>,
@@ -426,6 +429,13 @@ pub struct CloneView {
     /// What all doors saw of it in the last 5 to 10 s; left out if it was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedView>,
+    /// Processor time of its process and of those that this started, in thousandths of a core, as its node last said; told anew when it
+    /// is others by a quarter, and by 20. Left out if its node does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    /// ... and their resident memory, to a MiB; told anew when it is others by an eighth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
 }
 
 /// What doors saw of a clone. While it is replaced, of the old and the new one together.
@@ -437,6 +447,62 @@ pub struct AskedView {
     pub failed: u64,
     /// Until an answer began, on average.
     pub mean_us: u64,
+    /// Half of the answers, and 99 in 100, began within that: at most a quarter too high. Left out of what older nodes say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<u64>,
+    /// Requests that it has now.
+    pub under_way: u64,
+}
+
+/// Which of several clones does worse than the others, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Slowest<'a> {
+    pub clone: &'a CloneView,
+    pub asked: AskedView,
+    /// What half of the answers of one in the middle of the others take, microseconds.
+    pub others_us: u64,
+}
+
+impl AskedView {
+    /// What half of the answers took; of older nodes, what they took on average.
+    pub fn half_us(&self) -> Option<u64> {
+        self.p50_us.or((self.requests > 0).then_some(self.mean_us))
+    }
+
+    /// It has several requests and answered none.
+    pub fn is_mute(&self) -> bool {
+        self.requests == 0 && self.under_way >= SLOW_ANSWERS_MIN
+    }
+}
+
+/// Fewer answers say little.
+const SLOW_ANSWERS_MIN: u64 = 3;
+/// Who takes so many times what the others take is slow; and with few answers, which is what edges leave to who is slow, so many ...
+const SLOW_TIMES: u64 = 2;
+const SLOW_TIMES_FEW: u64 = 5;
+/// ... if it is more than this, microseconds: below it is noise.
+const SLOW_MIN_US: u64 = 2_000;
+
+impl ServiceView {
+    /// The clone that stands out: it answers nothing while others do, or half of its answers take twice what the others' take.
+    pub fn slowest(&self) -> Option<Slowest<'_>> {
+        let asked = || self.clones.iter().filter_map(|clone| Some((clone, clone.asked?)));
+        let others = |but: &CloneView| {
+            let others = asked().filter(|(clone, asked)| clone.name != but.name && asked.requests >= SLOW_ANSWERS_MIN);
+            let mut took: Vec<u64> = others.filter_map(|(_, asked)| asked.half_us()).collect();
+            took.sort_unstable();
+            took.get(took.len() / 2).copied()
+        };
+        let all = asked().filter_map(|(clone, asked)| {
+            let (others_us, half) = (others(clone)?, asked.half_us());
+            let times = if asked.requests >= SLOW_ANSWERS_MIN { SLOW_TIMES } else { SLOW_TIMES_FEW };
+            let is_slow = half.is_some_and(|us| us > SLOW_MIN_US && us / times > others_us);
+            (is_slow || asked.is_mute()).then_some(Slowest { clone, asked, others_us })
+        });
+        all.max_by_key(|one| (one.asked.is_mute(), one.asked.half_us()))
+    }
 }
 
 /// What a namespace holds, copies not counted, as of the last second or two.

@@ -14,9 +14,9 @@ use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
-use node::view::{AskedView, CloneState, NodeState, RunsView, StubView, UsedView};
+use node::view::{CloneState, NodeState, RunsView, StubView, UsedView};
 
-use super::Api;
+use super::{Api, clone_metrics as clones};
 use crate::Meter;
 use crate::answers::CODES;
 use crate::clone_stages::Work;
@@ -31,6 +31,7 @@ pub async fn metrics(State(api): State<Api>) -> Response {
     text += &pipes(&api.meter.pipes);
     text += &clone_stages(&api.meter.clones.all(Instant::now()));
     text += &works(&api.meter.clones.works(Instant::now()));
+    text += &clones::here(&api.view(), &api.meter.demands);
     text += &doors(&api.meter);
     text += &process();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
@@ -98,7 +99,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
     }
     runs(view, &mut out);
-    clones_asked(view, &mut out);
+    clones::asked(view, &mut out);
     namespaces(view, &mut out);
     out.family(
         "coppice_certificate_ends_seconds",
@@ -138,34 +139,6 @@ fn runs(view: &View, out: &mut Text) {
             if let Some(value) = runs.and_then(figure) {
                 out.sample(name, &[("service", &service.name)], value);
             }
-        }
-    }
-}
-
-/// What all doors saw of each clone in the last seconds: which of several is slow, or fails.
-fn clones_asked(view: &View, out: &mut Text) {
-    type Of = fn(&AskedView) -> u64;
-    let families: [(&str, &str, Of); 3] = [
-        (
-            "coppice_clone_recent_requests",
-            "Answers of a clone in the last 5 to 10 s, as the doors of all nodes saw them.",
-            |a| a.requests,
-        ),
-        ("coppice_clone_recent_failures", "Of them, those that failed (5xx), and requests never answered.", |a| {
-            a.failed
-        }),
-        ("coppice_clone_recent_mean_seconds", "What they took on average until the answer began.", |a| a.mean_us),
-    ];
-    for (name, help, of) in families {
-        out.family(name, "gauge", help);
-        // While one is replaced there are two of one name, which are asked as one.
-        let mut last = "";
-        for clone in view.services.iter().flat_map(|service| &service.clones) {
-            let Some(asked) = clone.asked.as_ref().filter(|_| clone.name != last) else { continue };
-            last = &clone.name;
-            let value = of(asked) as f64;
-            let value = if name.ends_with("_seconds") { value / 1e6 } else { value };
-            out.sample(name, &[("clone", &clone.name)], value);
         }
     }
 }
@@ -618,21 +591,21 @@ fn quoted(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Text(String);
+pub(super) struct Text(pub(super) String);
 
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes everything");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<String> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", quoted(text))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         writeln!(self.0, "{name}{labels} {value}").expect("a string takes everything");
     }
 
     /// `counts`: how many took so many microseconds at most (none: any time), the shortest first.
-    fn histogram(
+    pub(super) fn histogram(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
@@ -649,7 +622,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, all);
     }
 
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -714,6 +687,9 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         all += &pipes(&meter.pipes);
         all += &clone_stages(&[("shop/0".into(), "work".into(), Shown::default())]);
         all += &works(&[("shout/0".into(), Work::default())]);
+        let demands = crate::demand::Demands::default();
+        let _clone = demands.clone_count("shop/0", 0, ([127, 0, 0, 1], 1).into());
+        all += &clones::here(&view, &demands);
         all += &doors(&meter);
         all += &process();
         let kinds: BTreeMap<&str, &str> =

@@ -54,6 +54,7 @@ mod cache;
 mod catalog;
 mod certificates;
 mod class;
+mod clone_metrics;
 mod code;
 mod coming;
 mod declare;

@@ -539,7 +539,8 @@ impl<F: Factory> World<F> {
         let cpu_millis = self.rng.between(5, 400) as u32;
         let resident_bytes = self.rng.between(20 << 20, 40 << 20);
         self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life });
-        self.deliver(node, Event::Vitals { cpu_millis, resident_bytes, gauges: BTreeMap::new() });
+        let (gauges, procs) = (BTreeMap::new(), BTreeMap::new());
+        self.deliver(node, Event::Vitals { cpu_millis, resident_bytes, gauges, procs });
     }
 
     /// Puts a question of a front door to a node. `None` if no process runs there. A stopped one takes it later.
