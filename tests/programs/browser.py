@@ -3,7 +3,7 @@
 Then each line of standard input is a JavaScript expression. It is evaluated in that one page, which is never loaded
 again, until it is true; the answer is a line `ok SECONDS`, or after 20 s `no` with the text that the page shows. A line
 `key Enter` presses a key of the keyboard (Enter, Escape, Tab), `type TEXT` types, `width 360` makes the screen so many
-pixels wide (0: as it was), each answered in the same way. Speaks the DevTools protocol over two pipes (descriptors 3 and 4), messages end with a zero byte. Standard library alone.
+pixels wide (0: as it was), `scripts off` loads it anew without scripts, each answered in the same way. Speaks the DevTools protocol over two pipes (descriptors 3 and 4), messages end with a zero byte. Standard library alone.
 """
 import json, os, subprocess, sys, time
 
@@ -64,6 +64,11 @@ try:
             continue
         if word == "width":
             call("Emulation.setDeviceMetricsOverride", session, width=int(rest), height=0, deviceScaleFactor=0, mobile=False)
+            print("ok 0", flush=True)
+            continue
+        if word == "scripts":
+            call("Emulation.setScriptExecutionDisabled", session, value=rest == "off")
+            call("Page.reload", session)
             print("ok 0", flush=True)
             continue
         while not (is_so := evaluate(line)) and time.monotonic() - begun < 20:

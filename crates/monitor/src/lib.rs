@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod chart;
+mod headed;
 mod history;
 mod limits;
 mod page;

@@ -4,6 +4,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::chart::{chart, number};
+use crate::headed::headed;
 use crate::history::{History, MEASURES};
 use crate::limits::*;
 use crate::picture::{Certificate, Event, Namespace, Node, Picture, Service, Used};
@@ -65,7 +66,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                     @for part in &PARTS {
                         section id=(part.id) aria-labelledby={ (part.id) "-title" } {
                             h2 id={ (part.id) "-title" } { (part.title) }
-                            div data-part=(part.id) { ((part.write)(picture, history)) }
+                            div data-part=(part.id) { (headed((part.write)(picture, history))) }
                         }
                     }
                     section #events aria-labelledby="events-title" {

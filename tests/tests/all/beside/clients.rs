@@ -222,6 +222,19 @@ fn a_browser_that_stays_on_the_monitor_sees_a_node_die_and_come_back() {
     up.settle(Duration::from_secs(30), 0);
     page.shows("three live nodes again", &format!("{text}.includes('3 nodes live')"));
     page.shows("what was opened", "document.getElementById('services').innerText.includes('shop/0')");
+    // Without scripts the cells say what they are, too.
+    page.does("width 360");
+    page.does("scripts off");
+    page.shows(
+        "itself without scripts",
+        "!document.documentElement.classList.contains('scripted') && document.querySelector('footer')",
+    );
+    page.shows(
+        "all of itself on a narrow screen",
+        "[...document.querySelectorAll('details')].every(e => e.open = true) && \
+         [document.documentElement, ...document.querySelectorAll('.wide')].every(e => e.scrollWidth <= e.clientWidth) && \
+         [...document.querySelectorAll('#nodes td')].some(e => e.dataset.head == 'Memory' && e.offsetWidth > 0)",
+    );
 }
 
 #[test]
