@@ -111,9 +111,10 @@ Examples:
   coppice backup key backup.key && coppice backup /mnt/b --key backup.key
   coppice backup verify /mnt/b --key backup.key
 
-In it are the declaration, the code that it names, and all namespaces that are on disk; with --key also secrets of
-services and certificates of the cluster, sealed. Not in it: the cluster's authority and its key, the operator's token,
-tokens and cookie keys of namespaces, of which a restored cluster has new ones.";
+In it are the declaration, the code that it names, and all namespaces that are on disk; those that are left out are
+named, and why (--json: left_out). With --key also secrets of services and certificates of the cluster, sealed. Not in
+it: the cluster's authority and its key, the operator's token, tokens and cookie keys of namespaces, of which a restored
+cluster has new ones.";
 
 /// A folder, and no address of a store: it would become a folder of that name, and nobody would look there for backups.
 ///
@@ -222,7 +223,7 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
         return Err(format!("{} is there already: wait a second", place.display()));
     }
     make_folder(&part.join("ns"))?;
-    let made = fill(args, (&api, key.as_ref()), folder, &part, (at_ms, view.cluster)).await;
+    let made = fill(args, (&api, key.as_ref()), folder, &part, (at_ms, view.cluster, view.root.level)).await;
     let manifest = match made {
         Ok(manifest) => manifest,
         Err(why) => {
@@ -238,11 +239,13 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     let removed = args.keep.map_or(Ok(Vec::new()), |keep| remove_older(folder, keep as usize))?;
     if args.json {
         let removed: Vec<&String> = removed.iter().collect();
-        say!("{}", json!({"path": place, "removed": removed, "manifest": manifest}));
+        say!("{}", json!({"path": place, "removed": removed, "left_out": left_out, "manifest": manifest}));
+    let left_out: BTreeMap<&String, String> =
+        manifest.left_out.iter().map(|(name, class)| (name, why_left_out(class, view.root.level))).collect();
         return Ok(());
     }
-    for (name, class) in &manifest.left_out {
-        say!("left out: {name} ({})", why_left_out(class));
+    for (name, why) in &left_out {
+        say!("left out: {name} ({why})");
     }
     if not_sealed != (0, 0) {
         let (secrets, certificates) = not_sealed;
@@ -257,7 +260,7 @@ async fn fill(
     (api, key): (&Api, Option<&Key>),
     folder: &Path,
     part: &Path,
-    (at_ms, cluster): (u64, String),
+    (at_ms, cluster, level): (u64, String, u32),
 ) -> Result<Manifest, String> {
     let declaration = api.get("/v1/export").await?.text()?;
     let written = write(&part.join("declaration.toml"), declaration.as_bytes())?;
@@ -279,7 +282,7 @@ async fn fill(
     let all: Vec<NamespaceView> = serde_json::from_value(json).map_err(other_version)?;
     let (mut namespaces, mut left_out) = (BTreeMap::new(), BTreeMap::new());
     for NamespaceView { name, class, .. } in all {
-        if not_dumped(&class).is_some() {
+        if not_dumped(&class).is_some() || too_new(&class, level).is_some() {
             left_out.insert(name, class);
             continue;
         }
@@ -373,10 +376,21 @@ fn not_dumped(class: &str) -> Option<&'static str> {
     Class::ALL.iter().find(|known| known.name() == class).and_then(|known| known.not_dumped())
 }
 
-fn why_left_out(class: &str) -> String {
-    match not_dumped(class) {
-        Some(why) => format!("class {class} is not dumped: {why}"),
-        None => format!("class {class} keeps nothing on disk; --all takes it"),
+/// The level that all nodes must have for namespaces of a class to be read out, if they have not yet.
+fn too_new(class: &str, agreed: u32) -> Option<u32> {
+    let since = if class == Class::Sql.name() { state::sql::LEVEL_DUMPED } else { 0 };
+    (agreed < since).then_some(since)
+}
+
+/// `agreed`: the level that all nodes have.
+fn why_left_out(class: &str, agreed: u32) -> String {
+    match (not_dumped(class), too_new(class, agreed)) {
+        (Some(why), _) => format!("class {class} is not dumped: {why}"),
+        (None, Some(since)) => format!(
+            "class {class} is dumped from level {since} on, and the nodes agree on level {agreed}: \
+             start the newer program on all of them, then back up again"
+        ),
+        (None, None) => format!("class {class} keeps nothing on disk; --all takes it"),
     }
 }
 

@@ -11,8 +11,11 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn what_is_left_out_says_why() {
-    assert!(why_left_out("session").contains("--all"));
-    assert!(why_left_out("cache").contains("a copy of what is kept elsewhere"));
+    assert!(why_left_out("session", 10).contains("--all"));
+    assert!(why_left_out("cache", 10).contains("a copy of what is kept elsewhere"));
+    let too_new = why_left_out("sql", 9);
+    assert!(too_new.contains("from level 10 on, and the nodes agree on level 9"), "{too_new}");
+    assert_eq!((super::too_new("sql", 10), super::too_new("linear", 1)), (None, None));
 }
 
 #[test]

@@ -111,6 +111,9 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
         say!(
             "{}",
             json!({"path": place, "cluster": manifest.cluster, "at_ms": manifest.at_ms, "namespaces": restored})
+    for (name, class) in &manifest.left_out {
+        complain!("coppice: {} is empty: the backup has nothing of it (class {})", plain(name), plain(class));
+    }
         );
     } else {
         say!(

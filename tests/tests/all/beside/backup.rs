@@ -237,6 +237,31 @@ impl Drop for Outside {
     }
 }
 
+/// A node of the level before stands for a cluster of which some nodes run the older program.
+#[test]
+fn what_older_nodes_cannot_read_out_is_left_out_and_named() {
+    let _turn = e2e::beside();
+    let mut yard = e2e::Yard::on(e2e::at::Ports::free(1));
+    yard.found_with("home", &["--level", "9"]);
+    let declared = "[namespace.people]\nclass = \"sql\"\n\n[namespace.bank]\nclass = \"linear\"\n";
+    wait_for("the node is asked", Duration::from_secs(30), || {
+        let said = yard.apply(1, "all.toml", declared);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
+    let folder = |name: &str| path(&yard.node_dir(1).with_file_name(name));
+    let made = wait_for("a backup", Duration::from_secs(30), || {
+        let said = yard.coppice(1, &["backup", &folder("one"), "--json"]);
+        if said.is_good() { Ok(said.good()) } else { Err(said.err) }
+    });
+    let without: Value = serde_json::from_str(&made.0).unwrap();
+    let why = without["left_out"]["people"].as_str().unwrap();
+    assert!(why.contains("the nodes agree on level 9"), "{without}");
+    assert!(without["manifest"]["namespaces"]["bank"].is_object(), "{without}");
+    let said = yard.coppice(1, &["backup", &folder("two")]).good();
+    assert!(said.contains("left out: people (class sql is dumped from level 10 on"), "{said}");
+    assert!(alone(&["backup", "verify", &folder("two")]).is_good());
+}
+
 #[test]
 fn a_cluster_that_is_lost_comes_back_elsewhere() {
     let _turn = e2e::beside();
