@@ -1,12 +1,13 @@
 //! `coppice deploy`, `rollback`, `versions`: a folder becomes a version of a service, kept by the cluster and rolled out clone
 //! by clone; what is worse goes back by itself.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clones::runs::Slot;
 use node::deploy::{FILE, Wish};
-use node::view::{ServiceView, View};
+use node::view::{CloneState, ServiceView, View};
 use serde_json::json;
 
 use crate::client::Api;
@@ -76,7 +77,7 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
     };
     let (left_out, secrets) = (packed.left_out, packed.secrets);
     let (code, files, bytes) = (packed.digest.clone(), packed.files as u64, packed.bytes.len() as u64);
-    let parts = match (&args.service, &declaration) {
+    let mut parts = match (&args.service, &declaration) {
         (only, Some(text)) => those_of(&own.display().to_string(), text, only.as_deref())?,
         (Some(service), None) => vec![(service.clone(), None)],
         (None, None) => {
@@ -97,6 +98,11 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
         told.tell("secrets", &text, json!({"files": secrets}));
     }
     let api = args.how.node.operator()?;
+    if parts.len() > 1 {
+        let down = down(&view(&api).await?.services);
+        parts.sort_by_key(|(name, _)| !down.contains(name));
+    }
+    let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
     let kept = api.put(&format!("/v1/code/{}", packed.digest), packed.bytes).await?.json()?;
     told.tell(
         "kept",
@@ -113,6 +119,14 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Services that have a version and no clone that serves: whoever deploys then wants those mended before all others.
+fn down(services: &[ServiceView]) -> BTreeSet<String> {
+    let has_been = |service: &&ServiceView| service.version > 0 || service.next.is_some();
+    let serves = |service: &ServiceView| service.clones.iter().any(|clone| clone.state == CloneState::Serving);
+    let down = services.iter().filter(has_been).filter(|service| service.wanted > 0 && !serves(service));
+    down.map(|service| service.name.clone()).collect()
 }
 
 async fn roll_out(api: &Api, how: &FollowArgs, wish: Wish, service: String) -> Result<(), String> {
@@ -277,6 +291,24 @@ mod tests {
         };
         assert_eq!(names(None).unwrap(), ["worker", "web"]);
         assert_eq!(names(Some("web")).unwrap(), ["web"]);
+        // A version that was never begun is not down, nor what wants no clones.
+        let service = |name: &str, version: u32, wanted: u32, states: &[&str]| {
+            let clone = |state: &&str| {
+                serde_json::json!({"name": "x/0", "node": "n1", "state": state, "pid": 1, "port": 1, "restarts": 0,
+                    "since_ms": 0, "last_exit": null, "last_output": []})
+            };
+            let clones: Vec<_> = states.iter().map(clone).collect();
+            let of =
+                serde_json::json!({"name": name, "version": version, "wanted": wanted, "at": [], "clones": clones});
+            serde_json::from_value::<ServiceView>(of).unwrap()
+        };
+        let all = [
+            service("well", 1, 2, &["backoff", "serving"]),
+            service("loops", 1, 2, &["backoff", "starting"]),
+            service("new", 0, 1, &[]),
+            service("nightly", 3, 0, &[]),
+        ];
+        assert_eq!(down(&all), BTreeSet::from(["loops".to_owned()]));
         assert_eq!(names(Some("wep")).unwrap_err(), "coppice.toml declares worker, web, and no service \"wep\"");
     }
 }
