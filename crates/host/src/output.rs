@@ -18,7 +18,12 @@ use crate::{Error, private};
 #[derive(Default)]
 pub(crate) struct Lines {
     line: Vec<u8>,
+    /// Bytes of this line that had no room.
+    cut: u64,
 }
+
+/// For the words that say how much was cut.
+const CUT_BYTES: usize = 48;
 
 impl Lines {
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
@@ -30,6 +35,7 @@ impl Lines {
             // What is over the limit is dropped up to the line's end.
             let room = LINE_BYTES_MAX - self.line.len();
             self.line.extend_from_slice(&text[..text.len().min(room)]);
+            self.cut += text.len().saturating_sub(room) as u64;
             if ends {
                 each(self.take());
             }
@@ -42,7 +48,12 @@ impl Lines {
     }
 
     fn take(&mut self) -> String {
-        let line = String::from_utf8_lossy(&self.line).trim_end_matches('\r').to_string();
+        let cut = std::mem::take(&mut self.cut);
+        let kept = if cut > 0 { LINE_BYTES_MAX - CUT_BYTES } else { self.line.len() };
+        let mut line = String::from_utf8_lossy(&self.line[..kept]).trim_end_matches('\r').to_string();
+        if cut > 0 {
+            line += &format!(" (cut: {} bytes more)", cut + (self.line.len() - kept) as u64);
+        }
         self.line.clear();
         line
     }
@@ -177,7 +188,7 @@ mod tests {
     fn a_line_without_end_is_cut_and_the_next_is_whole() {
         let long = vec![b'x'; 3 * LINE_BYTES_MAX];
         let lines = cut(&[&long, b"y\nnext\n"]);
-        assert_eq!(lines[0].len(), LINE_BYTES_MAX);
+        assert!(lines[0].len() <= LINE_BYTES_MAX && lines[0].ends_with("xx (cut: 8241 bytes more)"), "{}", lines[0]);
         assert_eq!(lines[1], "next");
     }
 
