@@ -67,8 +67,8 @@ fn what_a_lookup_costs_does_not_grow_with_the_nodes() {
         assert!(many[n] <= few[n] + 1, "{what}: {few:?} {many:?}");
         assert!(many_all[n] > 4 * many[n], "{what}: {many:?} {many_all:?}");
     }
-    // That nobody has anything else is known of all nodes alone: those who ask together ask once.
-    assert!(many[3] <= few[3] + 1 && many_all[3] > 8 * many[3], "{few:?} {many:?} {many_all:?}");
+    // That nobody has anything else is known of all nodes alone: those who ask together ask once, or twice.
+    assert!(many[3] <= few[3] + 3 && many_all[3] > 8 * many[3], "{few:?} {many:?} {many_all:?}");
 }
 
 /// Figure 6 of Porcupine: whoever crashes and is back before others have seen it knows nothing of what it was told, and others
