@@ -156,7 +156,9 @@ pub fn flip_stack_pointer(pid: i32, thread: &str, bit: u32) -> Result<(), String
     let mut gdb = Command::new("gdb");
     gdb.args(["--batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]);
     // Names of functions are not needed, and take long to read while the process stands still.
-    gdb.args(["-iex", "set auto-solib-add off", "-iex", "set sysroot /nonexistent"]).arg(program);
+    gdb.args(["-iex", "set auto-solib-add off", "-iex", "set sysroot /nonexistent"]);
+    // Of a program that was built with debug information gdb would read what follows as Rust.
+    gdb.args(["-iex", "set language c"]).arg(program);
     gdb.args(["-ex", &format!("attach {id}"), "-ex", &format!("p/x (unsigned long){register}")]);
     gdb.args(["-ex", &format!("set {register} = (unsigned long){register} ^ {:#x}", 1u64 << (bit % 64))]);
     gdb.args(["-ex", &format!("p/x (unsigned long){register}"), "-ex", "detach"]);
