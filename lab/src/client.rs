@@ -60,6 +60,30 @@ impl Conn {
         Ok(equal)
     }
 
+    /// Whether the next answers are exactly this, so many times. An error of the server is one here; after anything else
+    /// that differs the connection is of no more use.
+    pub async fn exactly(&mut self, expected: &[u8], times: usize) -> Result<bool, String> {
+        let mut at = 0;
+        for _ in 0..times {
+            loop {
+                let came = &self.buffer[at..];
+                let have = came.len().min(expected.len());
+                if came[..have] != expected[..have] {
+                    let is_error = came[0] == b'-';
+                    self.buffer.drain(..at);
+                    return if is_error { Err(self.line().await?) } else { Ok(false) };
+                }
+                if have == expected.len() {
+                    break;
+                }
+                self.fill().await?;
+            }
+            at += expected.len();
+        }
+        self.buffer.drain(..at);
+        Ok(true)
+    }
+
     /// A value; none if there is none.
     pub async fn bulk(&mut self) -> Result<Option<Vec<u8>>, String> {
         let Some(len) = self.bulk_len().await? else { return Ok(None) };

@@ -5,7 +5,9 @@
 
 mod callers;
 mod client;
+mod closed;
 mod cluster;
+mod deliveries;
 mod etcd;
 mod experiments;
 mod faults;
@@ -16,13 +18,17 @@ mod open;
 mod peers;
 mod phone;
 mod plot;
+mod procs;
 mod proxies;
 mod puts;
 mod report;
+mod sides;
 mod sockets;
+mod space;
 mod users;
 mod watch;
 mod web;
+mod words;
 mod worker;
 
 use std::path::PathBuf;
@@ -76,13 +82,13 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
         #[arg(long, default_value_t = 20)]
         upgrades: usize,
-        /// Where CSV and SVG go
+        /// Where CSV, SVG and JSON go
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
     },
@@ -131,18 +137,13 @@ fn main() {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
-            let known: &[&str] = match name.as_str() {
-                "backup" => &experiments::backup::PARTS,
-                "linear" => &experiments::linear::PARTS,
-                "figure11" => &experiments::figure11::PARTS,
-                "growth" => &experiments::growth::PARTS,
-                _ => &[],
-            };
+            let known = experiments::parts(&name);
             if let Some(part) = parts.iter().find(|part| !known.contains(&part.as_str())) {
                 eprintln!("lab: {name} has no part {part:?}; it has {known:?}");
                 std::process::exit(2);
             }
-            match run(&Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, out }) {
+            let plan = Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, out };
+            match run(&plan).and_then(|report| report.stored(&plan.out)) {
                 Ok(report) => report.print(json),
                 Err(error) => {
                     eprintln!("lab: {error}");

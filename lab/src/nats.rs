@@ -14,7 +14,7 @@ const MISSING: &str = "nats-server, with its path in COPPICE_LAB_NATS unless it 
 const BUCKET: &str = "lab";
 
 pub struct Nats {
-    _programs: Vec<Program>,
+    programs: Vec<Program>,
     pub addrs: Vec<SocketAddr>,
 }
 
@@ -34,10 +34,14 @@ impl Nats {
             programs.push(Program::start(MISSING, &program, scratch(&format!("nats-{client}")), &args)?);
             addrs.push(SocketAddr::from(([127, 0, 0, 1], client)));
         }
-        let nats = Nats { _programs: programs, addrs };
+        let nats = Nats { programs, addrs };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         wait_until("NATS has a bucket of three replicas", || runtime.block_on(bucket(nats.addrs[0])).is_ok())?;
         Ok(nats)
+    }
+
+    pub fn pids(&self) -> Vec<i32> {
+        self.programs.iter().map(Program::pid).collect()
     }
 }
 

@@ -52,25 +52,38 @@ pub fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("coppice-lab-{name}-{}", std::process::id()))
 }
 
-/// A Redis primary with so many replicas, all caught up. Nothing is written to disk.
+/// A Redis primary with so many replicas, all caught up.
 pub struct Redis {
     /// The primary comes first.
     programs: Vec<Program>,
+    addrs: Vec<SocketAddr>,
     pub target: Target,
 }
 
 impl Redis {
+    /// Nothing is written to disk.
     pub fn start(replicas: u32) -> Result<Redis, String> {
-        let mut programs = Vec::new();
+        Self::with(replicas, &["--appendonly", "no"])
+    }
+
+    /// Alone, and each write is forced to disk before it is answered.
+    pub fn forced() -> Result<Redis, String> {
+        Self::with(0, &["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    fn with(replicas: u32, options: &[&str]) -> Result<Redis, String> {
+        let (mut programs, mut addrs) = (Vec::new(), Vec::new());
         let mut start = |primary: Option<u16>| {
             let port = free_port(1)?;
             let text = port.to_string();
-            let mut args = vec!["--port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+            let mut args = vec!["--port", &text, "--bind", "127.0.0.1", "--save", ""];
+            args.extend(options);
             let primary = primary.map(|p| p.to_string()).unwrap_or_default();
             if !primary.is_empty() {
                 args.extend(["--replicaof", "127.0.0.1", &primary]);
             }
             programs.push(Program::start("redis-server", "redis-server", scratch(&format!("redis-{port}")), &args)?);
+            addrs.push(SocketAddr::from(([127, 0, 0, 1], port)));
             Ok::<u16, String>(port)
         };
         let primary = start(None)?;
@@ -80,11 +93,21 @@ impl Redis {
         let addr = SocketAddr::from(([127, 0, 0, 1], primary));
         wait_until("redis replicas are in step", || replicas_online(addr).is_some_and(|n| n >= replicas))?;
         let wait = (replicas > 0).then_some((1, 100));
-        Ok(Redis { programs, target: Target { addrs: vec![addr], auth: None, wait } })
+        Ok(Redis { programs, addrs, target: Target { addrs: vec![addr], auth: None, wait } })
     }
 }
 
 impl Redis {
+    /// Of all, the primary first.
+    pub fn pids(&self) -> Vec<i32> {
+        self.programs.iter().map(Program::pid).collect()
+    }
+
+    /// Of all, the primary first.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.addrs.clone()
+    }
+
     /// Of the primary.
     pub fn pid(&self) -> i32 {
         self.programs[0].pid()

@@ -72,6 +72,14 @@ impl Report {
         }
     }
 
+    /// With all that it says in a file of its own, too.
+    pub fn stored(mut self, out: &Path) -> Result<Self, String> {
+        let text = serde_json::to_string_pretty(&self).expect("plain data");
+        let name = format!("{}.json", self.name);
+        self.write(out, &name, &text)?;
+        Ok(self)
+    }
+
     /// Writes a file of this experiment's results.
     pub fn write(&mut self, out: &Path, name: &str, text: &str) -> Result<(), String> {
         let path = out.join(name);

@@ -25,12 +25,14 @@ mod ninja34;
 mod onebrick;
 mod overload;
 mod priorities;
+pub mod redis;
 mod sentinel;
 mod session;
 mod session1;
 mod slowbrick;
 mod sns8;
 mod snstable2;
+pub mod soft;
 mod upgrades;
 mod websockets;
 
@@ -40,7 +42,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 32] = [
+pub const ALL: [(&str, &str, Run); 34] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -81,6 +83,16 @@ pub const ALL: [(&str, &str, Run); 32] = [
         "linear",
         "puts, gets and a killed leader against etcd; one hot key, a start with a million keys, a thousand idle groups",
         linear::run,
+    ),
+    (
+        "soft",
+        "updates and reads of class `soft`, and messages to subscribers, against Redis with two replicas, and NATS",
+        soft::run,
+    ),
+    (
+        "redis",
+        "sorted sets, streams, scripts and pipelines on class `linear`, against a Redis that forces each write",
+        redis::run,
     ),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
@@ -138,6 +150,19 @@ pub const ALL: [(&str, &str, Run); 32] = [
     ),
     ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];
+
+/// The parts of an experiment that has some; others have none.
+pub fn parts(name: &str) -> &'static [&'static str] {
+    match name {
+        "backup" => &backup::PARTS,
+        "linear" => &linear::PARTS,
+        "redis" => &redis::PARTS,
+        "soft" => &soft::PARTS,
+        "figure11" => &figure11::PARTS,
+        "growth" => &growth::PARTS,
+        _ => &[],
+    }
+}
 
 #[cfg(test)]
 mod tests {
