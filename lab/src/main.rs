@@ -12,12 +12,14 @@ mod etcd;
 mod experiments;
 mod faults;
 mod h2;
+mod letters;
 mod load;
 mod nats;
 mod open;
 mod peers;
 mod phone;
 mod plot;
+mod postfix;
 mod procs;
 mod proxies;
 mod puts;
@@ -82,12 +84,15 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
         #[arg(long, default_value_t = 20)]
         upgrades: usize,
+        /// Users with a mailbox, where the experiment has them
+        #[arg(long, default_value_t = 10_000)]
+        users: usize,
         /// Where CSV, SVG and JSON go
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
@@ -104,6 +109,7 @@ pub struct Plan {
     /// Empty: all.
     pub parts: Vec<String>,
     pub upgrades: usize,
+    pub users: usize,
     pub out: PathBuf,
 }
 
@@ -132,7 +138,7 @@ fn main() {
                 std::process::exit(1);
             }
         }
-        Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, out } => {
+        Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, users, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
@@ -142,7 +148,7 @@ fn main() {
                 eprintln!("lab: {name} has no part {part:?}; it has {known:?}");
                 std::process::exit(2);
             }
-            let plan = Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, out };
+            let plan = Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, users, out };
             match run(&plan).and_then(|report| report.stored(&plan.out)) {
                 Ok(report) => report.print(json),
                 Err(error) => {

@@ -14,6 +14,7 @@ mod figures5to7;
 pub mod growth;
 mod kills;
 pub mod linear;
+pub mod mail;
 mod memory;
 mod moves;
 mod nats;
@@ -42,7 +43,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 34] = [
+pub const ALL: [(&str, &str, Run); 35] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -93,6 +94,11 @@ pub const ALL: [(&str, &str, Run); 34] = [
         "redis",
         "sorted sets, streams, scripts and pipelines on class `linear`, against a Redis that forces each write",
         redis::run,
+    ),
+    (
+        "mail",
+        "SMTP in and POP3 out on three nodes, against Postfix with Dovecot; a node killed, all killed (Porcupine)",
+        mail::run,
     ),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
@@ -156,6 +162,7 @@ pub fn parts(name: &str) -> &'static [&'static str] {
     match name {
         "backup" => &backup::PARTS,
         "linear" => &linear::PARTS,
+        "mail" => &mail::PARTS,
         "redis" => &redis::PARTS,
         "soft" => &soft::PARTS,
         "figure11" => &figure11::PARTS,
