@@ -16,6 +16,7 @@ mod letters;
 mod load;
 mod nats;
 mod open;
+mod origin;
 mod peers;
 mod phone;
 mod plot;
@@ -84,7 +85,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them

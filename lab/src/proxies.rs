@@ -19,29 +19,63 @@ pub type Start = fn(SocketAddr, Size) -> Result<(Program, SocketAddr), String>;
 /// Name, as its program and its package are called, and how it is started.
 pub const ALL: [(&str, Start); 2] = [("nginx", nginx), ("haproxy", haproxy)];
 
+/// Those that keep what they have got: name, program, how they are started.
+pub const CACHES: [(&str, &str, Start); 2] =
+    [("varnish", "varnishd", varnish), ("nginx proxy_cache", "nginx", nginx_cache)];
+
 pub fn is_installed(program: &str) -> bool {
     Command::new(program).arg("-v").output().is_ok()
 }
 
 fn nginx(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
-    let (dir, addr) = place("nginx")?;
+    nginx_with(origin, size, "nginx", "", "")
+}
+
+/// With a cache of 64 MiB in its folder, whose files stay open.
+fn nginx_cache(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
+    let http = "proxy_cache_path ROOT/c keys_zone=c:10m max_size=64m; sendfile on; tcp_nopush on; \
+        open_file_cache max=1000 inactive=60s;";
+    nginx_with(origin, size, "nginx-cache", http, "proxy_cache c;")
+}
+
+/// With words of its own in `http` and in `location`.
+fn nginx_with(
+    origin: SocketAddr,
+    size: Size,
+    name: &str,
+    http: &str,
+    location: &str,
+) -> Result<(Program, SocketAddr), String> {
+    let (dir, addr) = place(name)?;
     let root = dir.display().to_string();
+    let http = http.replace("ROOT", &root);
     let Size { workers, connections } = size;
     let conf = format!(
         "daemon off; worker_processes {workers}; worker_rlimit_nofile {files}; pid {root}/p.pid; error_log /dev/null; \
         events {{ worker_connections {files}; }} \
-        http {{ access_log off; keepalive_requests 100000000; proxy_temp_path {root}/t; client_body_temp_path {root}/b; \
+        http {{ access_log off; keepalive_requests 100000000; proxy_temp_path {root}/t; client_body_temp_path {root}/b; {http} \
         map $http_upgrade $hop {{ default upgrade; '' ''; }} \
         upstream o {{ server {origin}; keepalive 256; keepalive_requests 100000000; }} \
         server {{ listen {addr}; location / {{ proxy_pass http://o; proxy_http_version 1.1; proxy_read_timeout 1h; \
-        proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $hop; }} }} }}",
+        proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $hop; {location} }} }} }}",
         files = 2 * connections + 500,
     );
     let file = dir.join("proxy.conf");
     std::fs::write(&file, conf).map_err(|e| e.to_string())?;
     let program =
         Program::start("nginx", "nginx", dir, &["-e", "/dev/null", "-p", &root, "-c", &file.display().to_string()])?;
-    started("nginx", program, addr)
+    started(name, program, addr)
+}
+
+fn varnish(origin: SocketAddr, _: Size) -> Result<(Program, SocketAddr), String> {
+    let (dir, addr) = place("varnish")?;
+    let file = dir.join("lab.vcl").display().to_string();
+    let vcl = format!("vcl 4.1;\nbackend o {{ .host = \"{}\"; .port = \"{}\"; }}\n", origin.ip(), origin.port());
+    std::fs::write(&file, vcl).map_err(|e| e.to_string())?;
+    let (listen, own) = (addr.to_string(), dir.join("own").display().to_string());
+    let args = ["-F", "-j", "none", "-n", &own, "-a", &listen, "-f", &file, "-s", "malloc,64m"];
+    let program = Program::start("varnish", "varnishd", dir, &args)?;
+    started("varnish", program, addr)
 }
 
 fn haproxy(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {

@@ -2,11 +2,11 @@
 //! proxies. Second by second in turn, as the machine is not as fast in one second as in another.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use crate::Plan;
 use crate::cluster::Cluster;
-use crate::peers::{Wrk, scratch, wait_until, wrk};
+use crate::origin::Origin;
+use crate::peers::{Wrk, wait_until, wrk};
 use crate::plot::{Line, lines};
 use crate::proxies::{self, Size, Start};
 use crate::report::{Figure, Report, median};
@@ -124,8 +124,7 @@ fn figures(report: &mut Report, way: &str, names: &[&str], mut sides: Vec<Second
 struct Scene {
     /// Ours first.
     doors: Vec<SocketAddr>,
-    /// Of the origin.
-    dir: PathBuf,
+    _files: Origin,
     _peers: Vec<crate::peers::Program>,
     // Last, as the origin goes with it.
     _cluster: Cluster,
@@ -134,27 +133,9 @@ struct Scene {
 impl Scene {
     fn start(ways: &[Way], peers: &[(&str, Start)]) -> Result<Self, String> {
         let cluster = Cluster::start(1, false)?;
-        // Not below the cluster's folder, which is for its owner alone: nginx reads as another user.
-        let dir = scratch("edge-origin");
-        std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-        let (conf, root) = (dir.join("origin.conf"), dir.display());
-        for (file, bytes) in [("1k", vec![b'x'; 1024]), ("health", b"well\n".to_vec())] {
-            std::fs::write(dir.join(file), bytes).map_err(|e| e.to_string())?;
-        }
-        // The origin is a service like any other: the program takes PORT from its environment.
-        let origin = format!(
-            "daemon off; worker_processes 1; pid {root}/o.pid; error_log /dev/null; events {{ worker_connections 4096; }} \
-            http {{ access_log off; keepalive_requests 100000000; server {{ listen LISTEN; root {root}; }} }}"
-        );
-        std::fs::write(&conf, &origin).map_err(|e| e.to_string())?;
-        let shell = format!(
-            "sed \"s/LISTEN/$HOST:$PORT/\" {c} > {c}.$PORT && exec nginx -e /dev/null -p {root} -c {c}.$PORT",
-            c = conf.display()
-        );
-        let service = format!(
-            "[service.origin]\nrun = [\"sh\", \"-c\", {shell:?}]\nclones = 1\nhealth = \"/health\"\nhttp = {{}}\n"
-        );
-        cluster.apply(&service)?;
+        let files = Origin::new("edge-origin")?;
+        files.put("1k", &[b'x'; 1024])?;
+        cluster.apply(&files.service("clones = 1", "")?)?;
         let door = cluster.doors("http").first().copied().ok_or("no edge")?;
         wait_until(
             "the origin serves",
@@ -169,12 +150,6 @@ impl Scene {
             programs.push(program);
             doors.push(addr);
         }
-        Ok(Self { doors, dir, _peers: programs, _cluster: cluster })
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
+        Ok(Self { doors, _files: files, _peers: programs, _cluster: cluster })
     }
 }

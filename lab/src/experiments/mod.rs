@@ -2,6 +2,7 @@
 
 pub mod backup;
 mod burst;
+pub mod cache;
 mod cookie;
 mod edge;
 mod figure10;
@@ -43,7 +44,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 35] = [
+pub const ALL: [(&str, &str, Run); 36] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -99,6 +100,11 @@ pub const ALL: [(&str, &str, Run); 35] = [
         "mail",
         "SMTP in and POP3 out on three nodes, against Postfix with Dovecot; a node killed, all killed (Porcupine)",
         mail::run,
+    ),
+    (
+        "cache",
+        "hits of 10 KB at the edge, against Varnish and nginx proxy_cache; a purge by tag while a node hangs",
+        cache::run,
     ),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
@@ -162,6 +168,7 @@ pub fn parts(name: &str) -> &'static [&'static str] {
     match name {
         "backup" => &backup::PARTS,
         "linear" => &linear::PARTS,
+        "cache" => &cache::PARTS,
         "mail" => &mail::PARTS,
         "redis" => &redis::PARTS,
         "soft" => &soft::PARTS,
