@@ -12,6 +12,7 @@ mod etcd;
 mod experiments;
 mod faults;
 mod h2;
+mod keep;
 mod letters;
 mod load;
 mod nats;
@@ -21,6 +22,7 @@ mod peers;
 mod phone;
 mod plot;
 mod postfix;
+mod postgres;
 mod procs;
 mod proxies;
 mod puts;
@@ -85,7 +87,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them

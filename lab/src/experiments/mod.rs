@@ -24,9 +24,11 @@ mod ninja12;
 mod ninja13;
 mod ninja2;
 mod ninja34;
+mod objects;
 mod onebrick;
 mod overload;
 mod priorities;
+pub mod profiles;
 pub mod redis;
 mod sentinel;
 mod session;
@@ -44,7 +46,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 36] = [
+pub const ALL: [(&str, &str, Run); 38] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -106,6 +108,12 @@ pub const ALL: [(&str, &str, Run); 36] = [
         "hits of 10 KB at the edge, against Varnish and nginx proxy_cache; a purge by tag while a node hangs",
         cache::run,
     ),
+    (
+        "profiles",
+        "changes of profiles, against PostgreSQL alone and with a standby; what a profile costs a request",
+        profiles::run,
+    ),
+    ("objects", "puts and gets of objects of 4.7 KB on the disks of two of three nodes", objects::run),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
     (
@@ -170,6 +178,7 @@ pub fn parts(name: &str) -> &'static [&'static str] {
         "linear" => &linear::PARTS,
         "cache" => &cache::PARTS,
         "mail" => &mail::PARTS,
+        "profiles" => &profiles::PARTS,
         "redis" => &redis::PARTS,
         "soft" => &soft::PARTS,
         "figure11" => &figure11::PARTS,
