@@ -23,9 +23,11 @@ pub enum Does {
     Zrange,
     /// What `Set` does, by a script.
     Script,
-    /// As many at once as a pipeline has.
+    /// As many at once as a pipeline has, each of a key of its own.
     Sets,
     Gets,
+    /// ... or all of one.
+    SetsOfOne,
 }
 
 pub struct Words {
@@ -53,7 +55,7 @@ pub fn load(target: &Target, pids: &[i32], does: Does, shape: &Shape) -> Result<
 
 impl Does {
     pub fn each(self) -> u64 {
-        if matches!(self, Does::Sets | Does::Gets) { PIPELINE as u64 } else { 1 }
+        if matches!(self, Does::Sets | Does::Gets | Does::SetsOfOne) { PIPELINE as u64 } else { 1 }
     }
 }
 
@@ -66,7 +68,8 @@ impl Words {
         match does {
             Does::Half | Does::Set | Does::Zadd => (),
             Does::Xadd => words.before = words.number(&[b"XLEN"]).await?,
-            Does::Sets | Does::Get | Does::Gets => drop(words.set(0).await?),
+            Does::Get => drop(words.set(0).await?),
+            Does::Sets | Does::SetsOfOne | Does::Gets => drop(words.many(0, true).await?),
             Does::Script => {
                 command(&mut words.conn.out, &[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]);
                 words.conn.send().await?;
@@ -131,16 +134,21 @@ impl Words {
         self.conn.exactly(b"+OK\r\n", 1).await
     }
 
-    async fn many(&mut self, turn: u64) -> Result<bool, String> {
-        let is_set = self.does == Does::Sets;
+    /// The key of this place in a pipeline; the first one is the key itself.
+    fn nth(&self, n: usize) -> String {
+        if n == 0 || self.does == Does::SetsOfOne { self.key.clone() } else { format!("{}:{n}", self.key) }
+    }
+
+    async fn many(&mut self, turn: u64, is_set: bool) -> Result<bool, String> {
         if is_set {
             self.put_value(turn);
         }
-        for _ in 0..PIPELINE {
+        for n in 0..PIPELINE {
+            let key = self.nth(n);
             if is_set {
-                command(&mut self.conn.out, &[b"SET", self.key.as_bytes(), &self.value]);
+                command(&mut self.conn.out, &[b"SET", key.as_bytes(), &self.value]);
             } else {
-                command(&mut self.conn.out, &[b"GET", self.key.as_bytes()]);
+                command(&mut self.conn.out, &[b"GET", key.as_bytes()]);
             }
         }
         self.conn.send().await?;
@@ -174,7 +182,8 @@ impl Caller for Words {
             Does::Half | Does::Get => self.get().await,
             Does::Set => self.set(turn).await,
             Does::Script => self.script(turn).await,
-            Does::Sets | Does::Gets => self.many(turn).await,
+            Does::Sets | Does::SetsOfOne => self.many(turn, true).await,
+            Does::Gets => self.many(turn, false).await,
             Does::Zrange => self.zrange(turn).await,
             Does::Zadd => {
                 let (score, member) = (turn.to_string(), member(turn as usize % MEMBERS));
@@ -206,7 +215,8 @@ impl Caller for Words {
                 self.added == 0 || self.conn.bulk().await? == Some(self.added.to_string().into_bytes())
             }
             Does::Xadd => self.number(&[b"XLEN"]).await? == self.before + self.added,
-            _ => self.value.is_empty() || self.get().await?,
+            Does::Sets | Does::SetsOfOne | Does::Gets => self.many(0, false).await?,
+            Does::Half | Does::Set | Does::Get | Does::Script => self.value.is_empty() || self.get().await?,
         };
         Ok(u64::from(!good))
     }

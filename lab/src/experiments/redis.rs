@@ -26,7 +26,8 @@ const COMMANDS: [(Does, &str); 5] = [
     (Does::Set, "SET of 100 B"),
     (Does::Script, "EVALSHA that sets 100 B"),
 ];
-const MANY: [(Does, &str); 2] = [(Does::Sets, "SET of 100 B"), (Does::Gets, "GET of 100 B")];
+const MANY: [(Does, &str); 3] =
+    [(Does::Sets, "SET of 100 B"), (Does::Gets, "GET of 100 B"), (Does::SetsOfOne, "SET of 100 B of one key")];
 const PEER: &str = "redis, appendfsync always";
 const LINES: &str = "class = \"linear\"";
 /// One value holds 16 MiB, so they are spread over some keys; at both sides.
