@@ -207,14 +207,21 @@ fn kill(plan: &Plan, office: &mut Office) -> Result<Kill, String> {
     let running = office.post.start();
     std::thread::sleep(Duration::from_secs(plan.seconds));
     office.cluster.hold_restarts(true)?;
+    let killed_at = running.seconds();
     office.cluster.kill(victim)?;
     std::thread::sleep(Duration::from_secs(plan.seconds));
     let mut seen: Seen = running.end()?;
     let through: Vec<&Session> = seen.sessions.iter().filter(|session| session.door != victim).collect();
     let failed = through.iter().filter(|session| session.why.is_some()).count() as u64;
     let slowest = through.iter().map(|session| session.ms).fold(0.0, f64::max);
-    let why = through.iter().find_map(|session| session.why.as_ref());
-    let why = why.map(|why| format!("a session through a live node failed: {why}"));
+    let first = through.iter().find_map(|session| session.why.as_ref().map(|why| (session, why)));
+    let why = first.map(|(session, why)| {
+        let (begun, ended) = (session.at - killed_at, session.at + session.ms / 1e3 - killed_at);
+        let kind = if session.is_pop { "POP3" } else { "SMTP" };
+        format!(
+            "first that failed through a live node: a session of {kind} from {begun:.2} to {ended:.2} s after the kill: {why}"
+        )
+    });
     drop(through);
     let acked = seen.acked.len() as u64;
     let others = Post { doors: office.post.doors[..victim].to_vec(), ..office.post.clone() };
