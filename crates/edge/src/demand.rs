@@ -427,7 +427,8 @@ mod tests {
         drop((clone, demands.take()));
         next.begin().ended(false);
         assert_eq!(ever(), 3);
-        drop((next, demands.take()));
+        drop((evers, next));
+        demands.take();
         assert!(demands.evers(9).is_empty());
     }
 

@@ -59,7 +59,7 @@ pub fn here(view: &View, demands: &Demands) -> String {
         (
             "coppice_clone_failures_total",
             "counter",
-            "Of them, answers that say that the clone failed (5xx), and requests that it never answered.",
+            "Requests that a clone failed (5xx) or never answered, as this node's doors saw it.",
             |ever| ever.failed.load(Relaxed),
         ),
         (
