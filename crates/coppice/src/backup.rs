@@ -41,6 +41,8 @@ const FORMAT: u32 = 3;
 const FORMAT_SEALED: u32 = 2;
 /// Of one without secrets: programs from before there were any in backups read it.
 const FORMAT_PLAIN: u32 = 1;
+/// How much sooner everybody else on this machine is to have a processor.
+const NICE: i32 = 10;
 /// One that is not done yet begins so.
 const PART: &str = ".part-";
 /// A manifest: some hundred bytes for each namespace and each service.
@@ -199,6 +201,8 @@ pub async fn backup(args: BackupArgs) -> Result<(), String> {
 }
 
 async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
+    // Digests of all that is there take processors from a node on the same machine.
+    let _ = rustix::process::nice(NICE);
     let api = args.node.operator()?;
     let key = args.key.as_ref().map(|file| Key::read(file, folder)).transpose()?;
     let cannot = |e: io::Error| format!("cannot write {}: {e}", folder.display());
@@ -236,12 +240,12 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
     sync(&folder.join("code"))?;
     fs::rename(&part, &place).map_err(cannot)?;
     sync(folder)?;
+    let left_out: BTreeMap<&String, String> =
+        manifest.left_out.iter().map(|(name, class)| (name, why_left_out(class, view.root.level))).collect();
     let removed = args.keep.map_or(Ok(Vec::new()), |keep| remove_older(folder, keep as usize))?;
     if args.json {
         let removed: Vec<&String> = removed.iter().collect();
         say!("{}", json!({"path": place, "removed": removed, "left_out": left_out, "manifest": manifest}));
-    let left_out: BTreeMap<&String, String> =
-        manifest.left_out.iter().map(|(name, class)| (name, why_left_out(class, view.root.level))).collect();
         return Ok(());
     }
     for (name, why) in &left_out {

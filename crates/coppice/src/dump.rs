@@ -57,9 +57,12 @@ pub struct LoadArgs {
     /// Into this namespace, which is declared and of the same class
     #[arg(long = "as", value_name = "OTHER")]
     other: Option<String>,
-    /// So much a second at most, like 5MiB: beside others that use the cluster (default: as fast as it goes)
+    /// So much a second at most, like 5MiB. Without it half of the time is left to others that use the cluster
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
+    /// As fast as the cluster takes it, though others have to wait
+    #[arg(long)]
+    full_speed: bool,
     /// Print what was loaded as JSON
     #[arg(long)]
     json: bool,
@@ -249,7 +252,9 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
             plain(&head.namespace),
         ));
     }
-    let loaded = load(&api, to, Source::File(args.file.clone()), (&head.class, counts.bytes), args.rate).await?;
+    let loaded =
+        load(&api, to, Source::File(args.file.clone()), (&head.class, counts.bytes), (args.rate, args.full_speed))
+            .await?;
     if args.json {
         say!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
     } else {
@@ -323,7 +328,7 @@ pub async fn load(
     namespace: &str,
     from: Source,
     (class, bytes): (&str, u64),
-    rate: Option<Size>,
+    (rate, full_speed): (Option<Size>, bool),
 ) -> Result<Loaded, String> {
     // The node says the same, but to whom it says so in the middle of a large body may not hear it.
     let is = api.get(&format!("/v1/ns/{}", name(namespace)?)).await?.json()?;
@@ -331,7 +336,7 @@ pub async fn load(
         let (class, is) = (plain(class), is["class"].as_str().unwrap_or_default());
         return Err(format!("this dump is of class {class}, and namespace {namespace} is of class {}", plain(is)));
     }
-    let path = format!("/v1/ns/{}/load", name(namespace)?);
+    let path = format!("/v1/ns/{}/load{}", name(namespace)?, if full_speed { "?full=true" } else { "" });
     let (pieces, taken) = mpsc::channel(PIECES_AHEAD);
     let mut progress = Progress { of: bytes, ..Progress::of("loaded", namespace) };
     let read = tokio::task::spawn_blocking(move || {

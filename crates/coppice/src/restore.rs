@@ -42,9 +42,12 @@ pub struct RestoreArgs {
     /// Leave out its secrets and certificates, whose key is lost
     #[arg(long, conflicts_with_all = ["key", "namespace"])]
     without_secrets: bool,
-    /// So much a second at most, like 5MiB: beside others that use the cluster (default: as fast as it goes)
+    /// So much a second at most, like 5MiB. Without it half of the time is left to others that use the cluster
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
+    /// As fast as the cluster takes it, though others have to wait: for a new cluster that nobody uses yet
+    #[arg(long)]
+    full_speed: bool,
     /// Print what was restored as JSON
     #[arg(long)]
     json: bool,
@@ -55,10 +58,11 @@ pub struct RestoreArgs {
 pub const RESTORE_MORE: &str = "\
 Examples:
   coppice restore /mnt/b
-  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key backup.key
+  coppice restore /mnt/b --at 2026-11-26T10-12-00Z --key backup.key --full-speed
   coppice restore /mnt/b --namespace bank --as bank-before --rate 5MiB
 
-All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
+All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.
+It waits as long as it works, so that others who use the cluster have half of the time; --full-speed does not.";
 
 pub async fn restore(args: RestoreArgs) -> Result<(), String> {
     let api = args.node.operator()?;
@@ -107,13 +111,13 @@ pub async fn restore(args: RestoreArgs) -> Result<(), String> {
         api.put(&format!("/v1/code/{digest}"), archive).await?.json()?;
     }
     api.post("/v1/apply", RESTORED, declaration).await?.json()?;
+    for (name, class) in &manifest.left_out {
+        complain!("coppice: {} is empty: the backup has nothing of it (class {})", plain(name), plain(class));
+    }
     if args.json {
         say!(
             "{}",
             json!({"path": place, "cluster": manifest.cluster, "at_ms": manifest.at_ms, "namespaces": restored})
-    for (name, class) in &manifest.left_out {
-        complain!("coppice: {} is empty: the backup has nothing of it (class {})", plain(name), plain(class));
-    }
         );
     } else {
         say!(
@@ -178,7 +182,7 @@ async fn load(
             (Source::Merged(Merged { base, changed, gone }), since.base.bytes + of.bytes)
         }
     };
-    let loaded = dump::load(api, to, from, (&of.class, bytes), args.rate).await?;
+    let loaded = dump::load(api, to, from, (&of.class, bytes), (args.rate, args.full_speed)).await?;
     complain!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
     Ok(loaded)
 }

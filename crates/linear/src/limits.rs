@@ -167,8 +167,8 @@ pub const SCRIPT_KEPT_MAX: usize = 1 << 20;
 pub const LIBRARIES_MAX: usize = 1_000;
 /// ... and bytes of them: all are one answer.
 pub const LIBRARIES_BYTES_MAX: usize = 4 << 20;
-/// Bytes of a page of a dump, but for a key that is larger alone.
-pub const DUMP_PAGE_BYTES: usize = 256 << 10;
+/// Bytes of a page of a dump, but for a key that is larger alone: a leader reads it out in one step, and who came meanwhile waits.
+pub const DUMP_PAGE_BYTES: usize = 64 << 10;
 /// Versions that are loaded are no higher: there is room for as many above.
 pub const VERSION_LOADED_MAX: u64 = 1 << 60;
 

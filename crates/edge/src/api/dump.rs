@@ -102,6 +102,7 @@ async fn tell(
     _room: OwnedSemaphorePermit,
 ) {
     let (mut writer, mut out, mut next) = (Writer::default(), BytesMut::new(), Instant::now());
+    let mut yields = Yield::of(DUMP_YIELDS);
     writer.write(&Record::Head(head), &mut out);
     loop {
         if !out.is_empty() {
@@ -117,7 +118,11 @@ async fn tell(
         if asks.is_empty() {
             break;
         }
-        let told = match try_join_all(asks.into_iter().map(|op| ask(&api, op))).await {
+        yields.pause().await;
+        let began = Instant::now();
+        let asked = try_join_all(asks.into_iter().map(|op| ask(&api, op))).await;
+        yields.worked(began.elapsed());
+        let told = match asked {
             Ok(answers) => dump.take(answers, wall_ms()),
             Err(problem) => Err(problem.error),
         };
@@ -134,10 +139,44 @@ async fn tell(
     let _ = pages.send(out.freeze()).await;
 }
 
+/// What has time leaves it to others: after each piece of work it waits for so many times as long as that took. So it does a part of
+/// what the nodes could do however fast they are, and less when they have much to do, as each piece takes longer then.
+struct Yield {
+    times: u32,
+    /// When it may go on; what it waits for another reason counts.
+    free_at: Instant,
+}
+
+impl Yield {
+    fn of(times: u32) -> Self {
+        Self { times, free_at: Instant::now() }
+    }
+
+    fn worked(&mut self, took: Duration) {
+        let now = Instant::now();
+        self.free_at = (self.free_at.max(now) + took * self.times).min(now + YIELD_MAX);
+    }
+
+    /// Shorter than a timer tells apart is not worth a wait of its own.
+    async fn pause(&self) {
+        if self.free_at.saturating_duration_since(Instant::now()) >= YIELD_MIN {
+            sleep_until(self.free_at).await;
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadPace {
+    /// As fast as the cluster takes it, whoever else uses it.
+    full: bool,
+}
+
 /// Body: a dump. Answer: [`Loaded`]. What is in the dump takes the place of what is there; other keys stay.
 pub async fn load(
     State(api): State<Api>,
     Path(ns): Path<String>,
+    Query(pace): Query<LoadPace>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -149,7 +188,16 @@ pub async fn load(
         Class::Sql => Some(LoadDatabase::new((&*ns).into(), drawn()?, super::class::only_sql(&api, &ns)?)),
         _ => None,
     };
-    let mut load = Load { api, class, database, ns: ns.into(), loaded: Loaded::default(), batch: Vec::new(), bytes: 0 };
+    let mut load = Load {
+        api,
+        class,
+        database,
+        ns: ns.into(),
+        loaded: Loaded::default(),
+        batch: Vec::new(),
+        bytes: 0,
+        yields: Yield::of(if pace.full { 0 } else { LOAD_YIELDS }),
+    };
     match load.all(body).await {
         Ok(()) => {
             if load.database.is_some() {
@@ -178,6 +226,7 @@ struct Load {
     /// Operations that are to go together, and about how many bytes they have.
     batch: Vec<Op>,
     bytes: usize,
+    yields: Yield,
 }
 
 impl Load {
@@ -235,7 +284,10 @@ impl Load {
     /// All that wait go, and are counted when they are done.
     async fn flush(&mut self) -> Result<(), Problem> {
         self.bytes = 0;
+        self.yields.pause().await;
+        let began = Instant::now();
         let all = join_all(self.batch.drain(..).map(|op| ask(&self.api, op))).await;
+        self.yields.worked(began.elapsed());
         let mut wrong = None;
         for answer in all {
             match answer.and_then(|answer| answer.loaded().map_err(Problem::wrong)) {
@@ -307,3 +359,32 @@ fn wall_ms() -> u64 {
 }
 
 const DUMP_TYPE: &str = "application/vnd.coppice.dump";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_time_waits_in_proportion_to_what_he_took() {
+        let began = Instant::now();
+        let waited = |yields: &mut Yield, micros| yields.worked(Duration::from_micros(micros));
+        let mut yields = Yield::of(2);
+        for _ in 0..3 {
+            waited(&mut yields, 300);
+            yields.pause().await;
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO, "they are not worth a wait yet");
+        waited(&mut yields, 300);
+        yields.pause().await;
+        assert!(began.elapsed() >= Duration::from_micros(2400), "{:?}", began.elapsed());
+        let before = Instant::now();
+        waited(&mut yields, 60_000_000);
+        yields.pause().await;
+        assert!((YIELD_MAX..2 * YIELD_MAX).contains(&before.elapsed()), "an election is no load");
+        // At full speed nothing is waited for.
+        let (mut yields, before) = (Yield::of(0), Instant::now());
+        waited(&mut yields, 500_000);
+        yields.pause().await;
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+}

@@ -74,14 +74,21 @@ pub const DUMPS_MAX: usize = 4;
 pub const DUMP_PAGES_AHEAD: usize = 2;
 /// Bytes of a dump in a second, unless it is asked for otherwise: a part of what a network card of 1 GBit/s carries.
 pub const DUMP_RATE: u64 = 64 << 20;
+/// A dump waits so many times as long as its last page took, and a load as its last batch: a third and a half of what they could do.
+pub const DUMP_YIELDS: u32 = 2;
+pub const LOAD_YIELDS: u32 = 1;
+/// ... each time it comes to so much ...
+pub const YIELD_MIN: Duration = Duration::from_millis(2);
+/// ... but no longer than this: what takes so long waits itself, for a group that elects.
+pub const YIELD_MAX: Duration = Duration::from_secs(1);
 /// A question of a dump or load is asked again for so long, while a group elects or has too much to do.
 pub const DUMP_ASKED_MAX: Duration = Duration::from_secs(20);
 /// ... and not sooner than after this.
 pub const DUMP_AGAIN: Duration = Duration::from_millis(20);
 /// Keys that are loaded at once: enough for an entry of a group's log to hold many.
 pub const LOAD_AT_ONCE: usize = 256;
-/// ... or bytes of them, with which there is no more.
-pub const LOAD_BYTES_AT_ONCE: usize = 1 << 20;
+/// ... or bytes of them, with which there is no more: others' writes wait in the log behind them.
+pub const LOAD_BYTES_AT_ONCE: usize = 256 << 10;
 /// A reader gets at most one view in so long: faster is not seen by people.
 pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 /// A comment line is sent in a quiet stream, so that proxies do not close it.
