@@ -20,6 +20,7 @@ mod open;
 mod origin;
 mod peers;
 mod phone;
+mod pictures;
 mod plot;
 mod postfix;
 mod postgres;

@@ -4,6 +4,7 @@ pub mod backup;
 mod burst;
 pub mod cache;
 mod cookie;
+mod distill;
 mod edge;
 mod figure10;
 pub mod figure11;
@@ -46,7 +47,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 38] = [
+pub const ALL: [(&str, &str, Run); 39] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -112,6 +113,11 @@ pub const ALL: [(&str, &str, Run); 38] = [
         "profiles",
         "changes of profiles, against PostgreSQL alone and with a standby; what a profile costs a request",
         profiles::run,
+    ),
+    (
+        "distill",
+        "pictures of 320x240 to half on one core, through edge and service, beside the bare function",
+        distill::run,
     ),
     ("objects", "puts and gets of objects of 4.7 KB on the disks of two of three nodes", objects::run),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),

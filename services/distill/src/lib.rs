@@ -14,7 +14,7 @@
 mod fetch;
 mod front;
 mod hints;
-mod image;
+pub mod image;
 mod imgproxy;
 mod limits;
 mod link;
