@@ -1,5 +1,5 @@
 """A service whose clones answer users badly on demand: a clone fails everybody but its probe while the file that MOODS and
-its number name is there; if `slow` stands in it, it answers well after 0.3 s of work. `/health` is always well."""
+its number name is there; if it is not empty, it answers well after 0.3 s of work (clones may not read it, only see it). `/health` is always well."""
 import os, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,7 +11,7 @@ class Moody(BaseHTTPRequestHandler):
 
     def do_GET(self):
         is_there = self.path != "/health" and os.path.exists(mood)
-        slow = is_there and open(mood).read() == "slow"
+        slow = is_there and os.path.getsize(mood) > 0
         fails, until = is_there and not slow, time.monotonic() + 0.3
         while slow and time.monotonic() < until: pass
         text = f"{os.environ['COPPICE_CLONE']}\n".encode()

@@ -227,7 +227,7 @@ fn a_browser_that_stays_on_the_monitor_sees_a_node_die_and_come_back() {
     page.does("scripts off");
     page.shows(
         "itself without scripts",
-        "!document.documentElement.classList.contains('scripted') && document.querySelector('footer')",
+        "!document.documentElement.classList.contains('scripted') && !!document.querySelector('footer')",
     );
     page.shows(
         "all of itself on a narrow screen",
