@@ -171,7 +171,7 @@ impl Uses {
     }
 
     /// What to tell all, if it is worth that: who is idle says nothing anew.
-    pub fn to_tell(&mut self) -> Option<&UsesTold> {
+    pub fn news(&mut self) -> Option<&UsesTold> {
         let is_same = |told: (u32, u32), now: (u32, u32)| {
             let cpu = told.0.abs_diff(now.0) <= (told.0.max(now.0) / 4).max(20);
             cpu && told.1.abs_diff(now.1) <= told.1.max(now.1) / 8 + 1
@@ -266,7 +266,7 @@ mod tests {
                 (ProcId(proc), ProcUse { cpu_us: 7_000, cpu_millis, resident_bytes: mib << 20 })
             };
             uses.seen(&all.iter().map(of).collect(), name);
-            uses.to_tell().cloned()
+            uses.news().cloned()
         };
         assert_eq!(look(&[]), None, "who has no clones says nothing");
         let told = look(&[(1, 0, 30), (2, 0, 30), (99, 900, 30)]);
@@ -283,7 +283,7 @@ mod tests {
         let both = ProcUse { cpu_us: 14_000, cpu_millis: 50, resident_bytes: 71 << 20 };
         assert_eq!(uses.by_clone["shop/1"], both);
         uses.seen(&BTreeMap::new(), name);
-        assert_eq!(uses.to_tell(), Some(&UsesTold::new()));
-        assert_eq!(uses.to_tell(), None);
+        assert_eq!(uses.news(), Some(&UsesTold::new()));
+        assert_eq!(uses.news(), None);
     }
 }

@@ -62,7 +62,7 @@ impl Node {
     pub(crate) fn tell_uses(&mut self, now: Now, procs: &BTreeMap<ProcId, ProcUse>, out: &mut Out) {
         let group = &self.group;
         self.uses.seen(procs, |proc| group.clone_of(proc).map(ToString::to_string));
-        if let Some(told) = self.uses.to_tell().map(facts::encode) {
+        if let Some(told) = self.uses.news().map(facts::encode) {
             self.put_fact(now, facts::USES, told, out);
         }
     }
