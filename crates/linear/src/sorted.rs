@@ -291,13 +291,21 @@ fn filled<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
     std::iter::from_fn(move || Some(all.by_ref().take(NODE_FILLED).collect()).filter(|some: &Vec<T>| !some.is_empty()))
 }
 
+/// The upper half of what a node has, if that is too much.
+fn halved<T>(all: &mut Vec<T>) -> Option<Vec<T>> {
+    let upper = (all.len() > NODE_MAX).then(|| all.split_off(NODE_MAX / 2))?;
+    // It has grown to twice the room of a full one. What comes in order never comes back to the lower half.
+    all.shrink_to_fit();
+    Some(upper)
+}
+
 impl Node {
     /// Its upper half, if it had too many.
     fn insert(&mut self, item: Scored, is_before: &impl Fn(&Scored) -> bool) -> Option<Branch> {
         match self {
             Node::Leaf(items) => {
                 items.insert(items.partition_point(is_before), item);
-                let upper = (items.len() > NODE_MAX).then(|| items.split_off(NODE_MAX / 2))?;
+                let upper = halved(items)?;
                 Some(Branch { from: upper[0].clone(), len: upper.len(), node: Arc::new(Node::Leaf(upper)) })
             }
             Node::Branch(branches) => {
@@ -306,7 +314,7 @@ impl Node {
                 let upper = Arc::make_mut(&mut branches[at].node).insert(item, is_before)?;
                 branches[at].len -= upper.len;
                 branches.insert(at + 1, upper);
-                let upper = (branches.len() > NODE_MAX).then(|| branches.split_off(NODE_MAX / 2))?;
+                let upper = halved(branches)?;
                 let len = upper.iter().map(|branch| branch.len).sum();
                 Some(Branch { from: upper[0].from.clone(), len, node: Arc::new(Node::Branch(upper)) })
             }
@@ -447,6 +455,26 @@ mod tests {
             let between = sorted.between_scores(Bound::Excluded(min), Bound::Included(max));
             let theirs: Vec<_> = all.iter().filter(|item| item.score > min && item.score <= max).collect();
             assert!(sorted.items(between).rev().eq(theirs.into_iter().rev()), "{min} {max}");
+        }
+    }
+
+    /// Room for items in all leaves.
+    fn room(node: &Node) -> usize {
+        match node {
+            Node::Leaf(items) => items.capacity(),
+            Node::Branch(branches) => branches.iter().map(|branch| room(&branch.node)).sum(),
+        }
+    }
+
+    #[test]
+    fn what_comes_in_order_leaves_no_empty_room_behind() {
+        let mut sorted = Sorted::default();
+        for n in 0..10_000 {
+            sorted.insert(Bytes::from(format!("member:{n:06}")), f64::from(n));
+        }
+        for tree in [&sorted.by_member, &sorted.by_score] {
+            let room = room(&tree.root);
+            assert!(room < 2 * sorted.len(), "room for {room} of {}", sorted.len());
         }
     }
 
