@@ -86,9 +86,14 @@ pub const ALL: &[Spec] = &[
 
 fn ends_at(got: Vec<Got>, unit: i64) -> Reply {
     match only(got) {
-        Got::Int(left) if left >= 0 => Reply::Int((crate::http::session::wall_ms() as i64 + left) / unit),
+        Got::Int(left) if left >= 0 => Reply::Int(rounded(crate::http::session::wall_ms() as i64 + left, unit)),
         other => plain_one(other),
     }
+}
+
+/// To the nearest, as Redis does: a moment that is counted anew each time may come out a millisecond earlier.
+fn rounded(ms: i64, unit: i64) -> i64 {
+    (ms + unit / 2) / unit
 }
 
 fn expire(call: &mut Call<'_>, unit: Unit) -> Act {
@@ -169,4 +174,15 @@ fn copy(call: &mut Call<'_>) -> Act {
         return Act::Now(Reply::error("ERR source and destination objects are the same"));
     }
     one_with(call, "copy", args, plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn a_moment_in_seconds_is_the_nearest_one() {
+        assert_eq!([999, 1_000, 1_001, 1_499].map(|ms| rounded(ms, 1_000)), [1; 4]);
+        assert_eq!((rounded(1_500, 1_000), rounded(1_499, 1)), (2, 1_499));
+    }
 }
