@@ -18,6 +18,7 @@ use crate::api::asks::UnderWay;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
+use crate::newcomers::{Newcomer, Newcomers};
 use crate::overload::{Overloads, Told};
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
@@ -287,6 +288,8 @@ pub struct Door {
     parts: AtomicBool,
     /// Connections that stay open between two requests, of those that came before.
     kept: AtomicU64,
+    /// Connections of HTTP/1 since [`Self::part`].
+    pub newcomers: Newcomers,
     latency_us: Box<[AtomicU64]>,
     /// Of all of them together.
     sum_us: AtomicU64,
@@ -347,13 +350,18 @@ impl Drop for Listens {
     }
 }
 
-/// A connection may be kept until this is dropped.
+/// A connection is there until this is dropped.
 #[derive(Debug)]
-pub struct Kept(Option<Arc<Door>>);
+pub enum Kept {
+    /// It may be kept from one request to the next.
+    Before(Arc<Door>),
+    /// It came when clients had been told to go, and has one request at most.
+    Since(Newcomer),
+}
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(door) = &self.0 {
+        if let Self::Before(door) = self {
             door.kept.fetch_sub(1, Relaxed);
         }
     }
@@ -512,6 +520,7 @@ impl Door {
             listeners: AtomicU64::new(0),
             parts: AtomicBool::new(false),
             kept: AtomicU64::new(0),
+            newcomers: Newcomers::default(),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             sum_us: AtomicU64::new(0),
             answers: Answers::default(),
@@ -550,14 +559,13 @@ impl Door {
         Opened { door: Arc::clone(self), share: None }
     }
 
-    /// A connection that may be kept from one request to the next. Not counted when clients are told to go: it is new then, and
-    /// has one request at most.
+    /// A connection of HTTP/1.
     pub fn keeps(self: &Arc<Self>) -> Kept {
         if self.parts() {
-            return Kept(None);
+            return Kept::Since(self.newcomers.came(Instant::now()));
         }
         self.kept.fetch_add(1, Relaxed);
-        Kept(Some(Arc::clone(self)))
+        Kept::Before(Arc::clone(self))
     }
 
     /// From now on each answer is the last one of its connection.

@@ -178,6 +178,12 @@ impl Stays {
         self.locked().here.is_empty()
     }
 
+    /// How many there are, if each can be told to go at any time.
+    pub fn framed(&self) -> Option<usize> {
+        let inner = self.locked();
+        inner.here.values().all(|guest| guest.manner == Manner::Framed).then_some(inner.here.len())
+    }
+
     /// Those that are to leave have gone, or should have so long ago.
     pub fn have_left(&self, late: Duration) -> bool {
         let inner = self.locked();
@@ -376,6 +382,17 @@ mod tests {
         let at = told(later).await;
         assert!(*at.last().unwrap() <= 4000 && at[19] >= 1500 && began.elapsed() <= WITHIN * 2, "{at:?}");
         assert!(door.have_left(WITHIN));
+    }
+
+    #[test]
+    fn it_is_known_whether_all_can_go_at_any_time() {
+        let door = Arc::new(Stays::default());
+        let guests = (0..3).map(|_| door.guest(Manner::Framed)).collect::<Vec<_>>();
+        assert_eq!(door.framed(), Some(3));
+        let other = door.guest(Manner::Quiet);
+        assert_eq!(door.framed(), None);
+        drop((other, guests));
+        assert_eq!(door.framed(), Some(0));
     }
 
     #[tokio::test(start_paused = true)]

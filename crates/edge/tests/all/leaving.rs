@@ -361,6 +361,32 @@ async fn a_door_whose_kept_connections_are_used_closes_as_soon_as_they_were() {
     assert!(began.elapsed() < QUIET_TIME / 2, "{:?}", began.elapsed());
 }
 
+/// Who connects to a closed door waits for the next program, and that for all answers.
+#[tokio::test]
+async fn a_door_does_not_close_in_the_middle_of_a_long_answer_to_who_came_since() {
+    let toy = Toy::start(|toy, mut stream, number| async move {
+        toy.read_request(&mut stream).await?;
+        tokio::time::sleep(if number == 1 { QUIET_TIME / 2 } else { Duration::ZERO }).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhere").await
+    })
+    .await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    let mut kept = door.client().await;
+    kept.send(GET).await;
+    assert_eq!(kept.answer().await.status, 200);
+    close(&door);
+    // It is told to go with its next answer, and keeps the door open until then.
+    let mut long = door.client().await;
+    long.send(GET).await;
+    let long = tokio::spawn(async move { long.answer().await.status });
+    tokio::time::sleep(QUIET_TIME / 6).await;
+    drop(kept);
+    tokio::time::sleep(QUIET_TIME / 6).await;
+    assert!(!long.is_finished() && door.ask(GET).await.status == 200, "others are let in beside it");
+    assert_eq!(soon(long).await.unwrap(), 200);
+    closed(&door).await;
+}
+
 /// Its head could not say that it is the last.
 #[tokio::test]
 async fn after_an_answer_that_began_before_the_client_may_send_once_more() {
