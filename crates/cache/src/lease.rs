@@ -37,8 +37,8 @@ pub struct Leases {
     /// Purges that it recorded, the newest last; the last number.
     log: VecDeque<(u64, Purge)>,
     number: u64,
-    /// What waits to be recorded.
-    records: Vec<Record>,
+    /// What waits to be recorded, and what was, for who asks again; the oldest first.
+    records: VecDeque<Record>,
     /// What this node's doors asked for.
     purges: BTreeMap<u64, Running>,
     purge_last: u64,
@@ -106,7 +106,7 @@ impl Leases {
             holders: BTreeMap::new(),
             log: VecDeque::new(),
             number: 0,
-            records: Vec::new(),
+            records: VecDeque::new(),
             purges: BTreeMap::new(),
             purge_last: 0,
             again_at: Time::NEVER,
@@ -299,7 +299,9 @@ impl Leases {
             return;
         }
         if self.records.len() >= PURGES_KEPT {
-            return;
+            // Whoever did not hear that it is recorded asks again, and it is done once more.
+            let Some(told) = self.records.iter().position(|one| one.is_told) else { return };
+            self.records.remove(told);
         }
         self.number += 1;
         if self.log.len() == PURGES_KEPT {
@@ -310,7 +312,7 @@ impl Leases {
             out.push(Wants::Tell(*holder, Told::Purge(PurgeMessage::of(self.number, &purge))));
         }
         out.push(Wants::Do(purge));
-        self.records.push(Record { from, boot, id, number: self.number, at: now, is_told: false });
+        self.records.push_back(Record { from, boot, id, number: self.number, at: now, is_told: false });
         self.again_at = self.again_at.min(now + PURGE_AGAIN);
     }
 

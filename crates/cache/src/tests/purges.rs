@@ -83,6 +83,29 @@ fn a_node_that_lacks_more_purges_than_are_remembered_forgets_all() {
     assert_eq!((bench.figure(3, "cache.entries"), bench.figure(3, "cache.leased")), (0, 1));
 }
 
+#[test]
+fn as_many_purges_as_there_are_in_a_second_are_done_at_once() {
+    let mut bench = Bench::new(3);
+    let keys: Vec<String> = (0..30).map(|n| format!("k{n}")).collect();
+    keys.iter().for_each(|key| bench.set(1, key, "kept", &[]));
+    let (began, mut slowest) = (bench.now, Span::ZERO);
+    for n in 0..3_000 {
+        let (begun, what) = (bench.now, What::Key(text(&format!("other{n}"))));
+        let id = bench.begin(1 + n % 3, "", Act::Purge(what));
+        bench.deliver();
+        if n % 10 == 9 {
+            bench.step();
+        }
+        while !bench.answers.contains_key(&id) && bench.now.since(begun) < Span::secs(3) {
+            bench.step();
+        }
+        assert_eq!(bench.answers.remove(&id), Some(Outcome::Done(Reply::Purged)), "{n}");
+        slowest = slowest.max(bench.answered[&id].since(begun));
+    }
+    assert!(slowest < Span::millis(50), "{slowest:?}; all took {:?}", bench.now.since(began));
+    assert!(keys.iter().all(|key| bench.get(2, key).is_some()), "nobody forgets anything for it");
+}
+
 /// What a node has of its own of a key, and the mark with which it could keep another one.
 fn here(bench: &mut Bench, node: u64, key: &str) -> (Option<Bytes>, Option<Mark>) {
     match bench.ask(node, key, Act::ReadHere) {
