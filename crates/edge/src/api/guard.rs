@@ -229,7 +229,7 @@ pub fn operator(headers: &HeaderMap, view: &View) -> Result<(), Problem> {
 pub fn holder(headers: &HeaderMap, view: &View, namespace: &str) -> Result<(), Problem> {
     let fits = |token: &&[u8]| either(view.tokens.get(namespace), view.formers.namespaces.get(namespace), token);
     let token = bearer(headers).filter(fits);
-    token.map(|_| ()).ok_or_else(|| Problem::token("the token of this namespace"))
+    token.map(|_| ()).ok_or_else(|| Problem::token("the token of this namespace (`coppice ns token NAME` prints it)"))
 }
 
 /// The service's token is there, or the operator's, or the problem: the same whether the service exists or not.

@@ -481,7 +481,10 @@ fn values_need_their_own_namespaces_token() {
             ask(None, request(&format!("GET /v1/ns/{ns}/keys/a"), &[("authorization", &bearer)], ""));
         assert_eq!(
             (status, &*text),
-            (401, r#"{"error":"this needs `Authorization: Bearer` with the token of this namespace"}"#)
+            (
+                401,
+                r#"{"error":"this needs `Authorization: Bearer` with the token of this namespace (`coppice ns token NAME` prints it)"}"#
+            )
         );
         assert!(asked.is_none());
     }
