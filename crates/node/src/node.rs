@@ -198,15 +198,9 @@ pub struct Node {
     pub(crate) classes_out: Vec<state::Output>,
     /// Voters of the root group, as the classes were told.
     pub(crate) voters: BTreeSet<NodeId>,
-    /// Namespaces of class `cache`, for the front doors.
-    pub(crate) caches: Arc<BTreeSet<String>>,
-    /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
-    pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
-    pub(crate) object_names: Arc<BTreeSet<String>>,
-    /// Those of class `sql`, and how large their databases may be.
-    pub(crate) databases: Arc<BTreeMap<String, u64>>,
     /// Profiles that are declared, for the front doors.
     pub(crate) profiles: Arc<BTreeMap<String, ProfileSpec>>,
+    /// `linear` namespaces, and the services whose clones know their functions, for the front doors.
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
@@ -324,11 +318,7 @@ impl Node {
             routes_stale: true,
             view_at: Time::ZERO,
             classes_out: Vec::new(),
-            caches: Arc::default(),
             voters: BTreeSet::new(),
-            linear_names: Arc::default(),
-            object_names: Arc::default(),
-            databases: Arc::default(),
             profiles: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),

@@ -12,8 +12,8 @@ use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
-use state::Class;
 use state::session::odds::Odds;
+use state::{Class, NamespaceSpec};
 
 use crate::Keyed;
 use crate::acme::Acme;
@@ -62,18 +62,9 @@ pub struct View {
     /// Tokens that open besides those. Never shown.
     #[serde(skip)]
     pub formers: Arc<Formers>,
-    /// Namespaces of class `linear`, and the functions that are weak in each, for the front doors.
+    /// What is declared of each namespace, for the front doors.
     #[serde(skip)]
-    pub linear: Arc<BTreeMap<String, Vec<String>>>,
-    /// Namespaces of class `cache`, for the front doors.
-    #[serde(skip)]
-    pub caches: Arc<BTreeSet<String>>,
-    /// Namespaces of class `object`, for the front doors.
-    #[serde(skip)]
-    pub objects: Arc<BTreeSet<String>>,
-    /// Those of class `sql`, and how large their databases may be.
-    #[serde(skip)]
-    pub databases: Arc<BTreeMap<String, u64>>,
+    pub specs: Arc<BTreeMap<String, NamespaceSpec>>,
     /// Profiles that are declared, for the front doors.
     #[serde(skip)]
     pub profiles: Arc<BTreeMap<String, ProfileSpec>>,
@@ -117,15 +108,13 @@ fn is_none(of: &Arc<[FormerTokenView]>) -> bool {
 impl View {
     /// The class of a namespace; of one that is not there `session`.
     pub fn class_of(&self, namespace: &str) -> Class {
-        let is_soft = || self.namespaces.iter().any(|has| has.name == namespace && has.class == Class::Soft.name());
-        match () {
-            () if self.linear.contains_key(namespace) => Class::Linear,
-            () if self.caches.contains(namespace) => Class::Cache,
-            () if self.objects.contains(namespace) => Class::Object,
-            () if self.databases.contains_key(namespace) => Class::Sql,
-            () if is_soft() => Class::Soft,
-            () => Class::Session,
-        }
+        self.specs.get(namespace).map_or(Class::Session, NamespaceSpec::class)
+    }
+
+    /// Whether a function is declared weak in a namespace of class `linear`.
+    pub fn is_weak(&self, namespace: &str, function: &str) -> bool {
+        let linear = self.specs.get(namespace).and_then(|spec| spec.linear());
+        linear.is_some_and(|spec| spec.weak.iter().any(|weak| weak == function))
     }
 }
 

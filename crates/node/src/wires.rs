@@ -257,15 +257,8 @@ impl Node {
         self.show_formers(now);
         self.show_certificates();
         let leases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.session()?.lease_ms))).collect();
-        let linear = || specs.iter().filter_map(|(name, spec)| Some((name, spec.linear()?)));
-        let caches = specs.iter().filter(|(_, spec)| spec.cache().is_some()).map(|(name, _)| name.clone());
-        self.caches = Arc::new(caches.collect());
-        self.linear_names = Arc::new(linear().map(|(name, spec)| (name.clone(), spec.weak.clone())).collect());
-        let objects = specs.iter().filter(|(_, spec)| spec.object().is_some());
-        self.object_names = Arc::new(objects.map(|(name, _)| name.clone()).collect());
-        let databases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.sql()?.size_max)));
-        self.databases = Arc::new(databases.collect());
-        let functions = linear().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
+        let linear = specs.iter().filter_map(|(name, spec)| Some((name, spec.linear()?)));
+        let functions = linear.filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
         self.functions_of = Arc::new(functions.collect());
         // A record that this version cannot read is left out.
         let placed = self.root.declared().of_kind(record::GROUP);

@@ -28,7 +28,7 @@ pub fn only_object(api: &Api, ns: &str) -> Result<(), Problem> {
 /// How large the database of this namespace may be.
 pub fn only_sql(api: &Api, ns: &str) -> Result<u64, Problem> {
     only(api, ns, Class::Sql)?;
-    Ok(api.view().databases.get(ns).copied().unwrap_or(state::sql::limits::SIZE_MAX))
+    Ok(api.view().specs.get(ns).and_then(|spec| spec.sql()).map_or(state::sql::limits::SIZE_MAX, |spec| spec.size_max))
 }
 
 fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {

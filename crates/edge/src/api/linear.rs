@@ -382,7 +382,7 @@ pub async fn apply(
     let step = step(key, &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
-    let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
+    let weak = api.view().is_weak(&ns, name);
     let op = Op { weak, once: once(&headers)?, ..Op::of(ns.into(), vec![step]) };
     let result = run(&api, op, &headers).await.map_err(|problem| match problem.status {
         StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use node::view::{NodeState, NodeView, StubView};
 use node::{Applied, JoinTokenView};
+use state::NamespaceSpec;
 use state::session::{Action, CookieError, Kind, Lease, Op, Place, Reply, Version, When};
 
 use super::*;
@@ -43,6 +44,15 @@ struct Toy {
     /// Of the last ask.
     budget: Mutex<Span>,
     certificates: Mutex<Vec<Pem>>,
+}
+
+impl Toy {
+    fn declare(&self, name: &str, spec: NamespaceSpec) {
+        self.view.send_modify(|view| {
+            let view = Arc::make_mut(view);
+            Arc::make_mut(&mut view.specs).insert(name.to_owned(), spec);
+        });
+    }
 }
 
 impl Backend for Toy {
@@ -115,6 +125,8 @@ fn stage() -> Shown {
 }
 
 fn view() -> View {
+    let mail = NamespaceSpec::Object(state::object::Spec::default());
+    let books = NamespaceSpec::Sql(state::sql::Spec { size_max: 1_234_567, ..state::sql::Spec::default() });
     View {
         cluster: "demo".into(),
         me: "n1".into(),
@@ -126,8 +138,7 @@ fn view() -> View {
                 .map(|(ns, token)| (ns.to_string(), token.to_string()))
                 .into(),
         ),
-        objects: Arc::new(["mail".to_string()].into()),
-        databases: Arc::new([("books".to_string(), 1_234_567)].into()),
+        specs: Arc::new([("mail".to_owned(), mail), ("books".to_owned(), books)].into()),
         admin_token: "root".into(),
         stages: Arc::new([("session-brick", stage())]),
         stubs: vec![StubView {
@@ -384,8 +395,7 @@ async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may()
     for (line, body) in LINEAR_ASKS {
         for (headers, budget) in [(&[][..], 4_000), (&[("coppice-deadline-ms", "70")][..], 70)] {
             let (toy, router) = toy(Vec::new());
-            toy.view
-                .send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+            toy.declare("carts", NamespaceSpec::new_linear());
             call(&router, request(line, &[&[CARTS], headers].concat(), body)).await;
             assert_eq!(*toy.budget.lock().unwrap(), Span::millis(budget), "{line}");
         }
@@ -615,7 +625,6 @@ fn what_is_not_there_is_said_in_json() {
 #[test]
 fn what_cannot_be_read_is_said_in_json() {
     let large = " ".repeat(limits::TRANSACTION_BYTES_MAX + 1);
-    let linear = |view: &mut Arc<View>| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), vec![])].into());
     for (line, token, body, expect) in [
         ("GET /v1/ns/%ff", CARTS, "", 400),
         ("GET /v1/ns/%ff/keys/a", CARTS, "", 400),
@@ -646,7 +655,7 @@ fn what_cannot_be_read_is_said_in_json() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (status, kind, text) = runtime.block_on(async {
             let (toy, router) = toy(vec![]);
-            toy.view.send_modify(linear);
+            toy.declare("carts", NamespaceSpec::new_linear());
             let response = call(&router, request(line, &[token], body)).await;
             let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
             (response.status().as_u16(), kind, text(response).await)

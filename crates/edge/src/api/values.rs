@@ -44,13 +44,13 @@ pub async fn get(
     guard::holder(&headers, &api.view(), &ns)?;
     has_keys(&api, &ns)?;
     let Query(look) = query?;
-    if api.view().linear.contains_key(&ns) {
+    if api.view().class_of(&ns) == Class::Linear {
         return linear::get(&api, &ns, key, &look, &headers).await;
     }
     if look.stale.is_some() && !is_soft(&api, &ns) {
         return Err(Problem::wrong("stale is for namespaces of class linear and soft"));
     }
-    if api.view().caches.contains(&ns) {
+    if api.view().class_of(&ns) == Class::Cache {
         return cache::get(&api, ns, key, &headers).await;
     }
     if is_soft(&api, &ns) {
@@ -70,13 +70,13 @@ pub async fn put(
     guard::holder(&headers, &api.view(), &ns)?;
     let Query(query) = query?;
     has_keys(&api, &ns)?;
-    if api.view().linear.contains_key(&ns) {
+    if api.view().class_of(&ns) == Class::Linear {
         return linear::put(&api, &ns, key, query, &headers, body).await;
     }
     if query.wants_old() {
         return Err(Problem::wrong("return is for namespaces of class linear"));
     }
-    if api.view().caches.contains(&ns) {
+    if api.view().class_of(&ns) == Class::Cache {
         return cache::put(&api, ns, key, &headers, body).await;
     }
     if is_soft(&api, &ns) {
@@ -97,10 +97,10 @@ pub async fn put(
 pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     has_keys(&api, &ns)?;
-    if api.view().linear.contains_key(&ns) {
+    if api.view().class_of(&ns) == Class::Linear {
         return linear::remove(&api, &ns, key, &headers).await;
     }
-    if api.view().caches.contains(&ns) {
+    if api.view().class_of(&ns) == Class::Cache {
         return cache::remove(&api, ns, key, &headers).await;
     }
     if is_soft(&api, &ns) {

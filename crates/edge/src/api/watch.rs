@@ -239,7 +239,7 @@ impl What {
                 }
                 Err(problem) => return Err(last_word("ended", &problem.error, None)),
             }
-            if !api.view().linear.contains_key(&*self.ns) {
+            if api.view().class_of(&self.ns) != Class::Linear {
                 return Err(last_word("ended", "the namespace was removed", None));
             }
             if !self.shards(&api.view()).contains(&shard) {

@@ -14,7 +14,7 @@ fn cache(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (toy, router) = toy(vec![Answer::Cache(Outcome::Done(reply))]);
-        toy.view.send_modify(|view| Arc::make_mut(view).caches = Arc::new(["carts".to_owned()].into()));
+        toy.declare("carts", NamespaceSpec::Cache(state::cache::Spec::default()));
         let response = call(&router, request(line, &[&[CARTS], headers].concat(), body)).await;
         let headers =
             response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();

@@ -15,7 +15,7 @@ fn linear_asked(answers: Vec<Vec<Reply>>, request: Request<Body>) -> (u16, Vec<(
     runtime.block_on(async {
         let answers = answers.into_iter().map(|replies| Answer::Linear(Outcome::Done(Ran::Done(replies)))).collect();
         let (toy, router) = toy(answers);
-        toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+        toy.declare("carts", NamespaceSpec::new_linear());
         toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts(2)]);
         let response = call(&router, request).await;
         let headers =
@@ -98,10 +98,7 @@ fn what_is_done_for_a_request_matters_as_much_as_it() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let (toy, router) = toy(Vec::new());
-                let view = |view: &mut Arc<View>| {
-                    Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into());
-                };
-                toy.view.send_modify(view);
+                toy.declare("carts", NamespaceSpec::new_linear());
                 let status = call(&router, request(line, &[&[CARTS], headers].concat(), body)).await.status().as_u16();
                 (status, toy.asked.lock().unwrap().pop())
             })
@@ -135,7 +132,7 @@ fn who_may_not_wait_sees_changes_nevertheless() {
         let answers =
             vec![done(vec![Reply::Int(6), Reply::List(vec![Reply::List(put)])]), busy(), nothing(), busy(), nothing()];
         let (toy, router) = toy(answers);
-        toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+        toy.declare("carts", NamespaceSpec::new_linear());
         let mut body = call(&router, request("GET /v1/ns/carts/watch?key=a", &[CARTS], "")).await.into_body();
         let mut seen = String::new();
         while !seen.contains("event: put") {
@@ -246,7 +243,7 @@ fn a_watch_that_missed_something_says_where_it_may_go_on() {
 async fn a_watch_from_behind_a_split_begins_when_this_node_has_heard_of_it() {
     let none = || Answer::Linear(Outcome::Done(Ran::Done(vec![Reply::List(vec![Reply::Int(7), Reply::List(vec![])])])));
     let (toy, router) = toy(vec![none(), none(), none()]);
-    toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+    toy.declare("carts", NamespaceSpec::new_linear());
     let watch = || call(&router, request("GET /v1/ns/carts/watch?prefix=&after=7.7.7", &[CARTS], ""));
     let unknown = watch().await;
     assert_eq!((unknown.status().as_u16(), unknown.headers().contains_key("retry-after")), (503, true));

@@ -7,8 +7,7 @@ use super::*;
 /// A node that has a namespace `carts` of class `soft`, and its router.
 fn soft_toy(answers: Vec<Outcome<Got>>) -> (Arc<Toy>, Router) {
     let (toy, router) = toy(answers.into_iter().rev().map(Answer::Soft).collect());
-    let carts = node::view::NamespaceView { class: "soft".into(), ..of_linear::carts(1) };
-    toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts]);
+    toy.declare("carts", NamespaceSpec::new_soft());
     (toy, router)
 }
 

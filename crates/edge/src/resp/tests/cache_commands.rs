@@ -40,7 +40,7 @@ fn check(script: &[(&str, &str)]) {
     with_door(|toy, mut stream| async move {
         toy.set_tokens(&[("carts", "secret"), ("pages", "secret4")]);
         let mut view = View::clone(&toy.view.borrow());
-        view.caches = Arc::new(["pages".to_owned()].into());
+        view.specs = Arc::new([("pages".to_owned(), NamespaceSpec::Cache(state::cache::Spec::default()))].into());
         *toy.view.borrow_mut() = Arc::new(view);
         *toy.cache.borrow_mut() = Some(alone());
         for (command, reply) in [("AUTH pages secret4", "+OK\r\n")].iter().chain(script) {

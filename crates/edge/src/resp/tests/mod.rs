@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::{NodeId, Outcome, Priority, Refused, Unknown};
 use bytes::Bytes;
+use state::NamespaceSpec;
 use state::linear;
 use state::session::{Action, Kind, Lease, Op, Reply as Found, Version, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -189,7 +190,7 @@ impl Toy {
     fn set_linear(&self) {
         self.set_tokens(&[("carts", "secret"), ("bank", "secret3")]);
         let mut view = View::clone(&self.view.borrow());
-        view.linear = Arc::new([("bank".to_owned(), Vec::new())].into());
+        view.specs = Arc::new([("bank".to_owned(), NamespaceSpec::new_linear())].into());
         *self.view.borrow_mut() = Arc::new(view);
     }
 

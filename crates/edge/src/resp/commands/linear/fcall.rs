@@ -32,7 +32,7 @@ pub fn fcall(call: &mut Call<'_>) -> Act {
     let args = (4..command.len()).map(|i| command.value(i)).collect();
     let steps = vec![Step::new(command.key(3), function.name, args)];
     let (name, view) = (call.space().name, call.node.gate.view());
-    let weak = view.linear.get(&*name).is_some_and(|weak| weak.iter().any(|weak| weak == function.name));
+    let weak = view.is_weak(&name, function.name);
     let then: Then = if weak { |got| called(got, |_| Reply::OK) } else { |got| called(got, plain_one) };
     Act::Linear(Op { weak, stale: call.client.stale, ..Op::of(name, steps) }, then)
 }
