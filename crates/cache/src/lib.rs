@@ -85,6 +85,10 @@ impl Class for Cache {
         self.turn(now.mono, input, out);
     }
 
+    fn counts(op: &Op) -> (&str, u64) {
+        (&op.namespace, 1)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         self.next_wake()
     }

@@ -94,6 +94,9 @@ pub trait Class: Sized {
     /// Takes the time and one input, appends what it wants done.
     fn handle(&mut self, now: Now, input: Input<Self>, out: &mut Vec<Output<Outcome<Self::Reply>>>);
 
+    /// The namespace that an operation is about, and for how many it counts: what is done together costs as much as one by one.
+    fn counts(op: &Self::Op) -> (&str, u64);
+
     /// The moment at which it next wants [`Input::Wake`].
     fn wake_at(&self) -> Option<Time>;
 

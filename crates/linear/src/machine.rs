@@ -148,6 +148,10 @@ impl Class for Linear {
         self.turn(now, input, out);
     }
 
+    fn counts(op: &Op) -> (&str, u64) {
+        (&op.namespace, op.steps.len() as u64)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         let alarm = self.alarms.first().map(|(at, _)| *at).filter(|_| !self.mute);
         let timer = self.timers.first().map(|(at, _)| *at);

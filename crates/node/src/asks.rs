@@ -13,6 +13,7 @@ use cluster::{Card, Door};
 use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
+use crate::ask::any_class;
 use crate::authority::{Authority, signs};
 use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
@@ -171,11 +172,10 @@ impl Node {
 
     pub(crate) fn ask(&mut self, now: Now, id: AskId, budget: Span, ask: Ask, out: &mut Out) {
         let what = match ask {
-            Ask::Session(op) => return self.ask_class(now, id, budget, state::Op::Session(op), out),
-            Ask::Linear(op) => return self.ask_class(now, id, budget, state::Op::Linear(op), out),
-            Ask::Cache(op) => return self.ask_class(now, id, budget, state::Op::Cache(op), out),
-            Ask::Soft(op) => return self.ask_class(now, id, budget, state::Op::Soft(op), out),
-            Ask::Object(op) => return self.ask_class(now, id, budget, state::Op::Object(op), out),
+            ask @ state::each_class!(any_class) => match ask.op() {
+                Some(op) => return self.ask_class(now, id, budget, op, out),
+                None => return,
+            },
             Ask::Channels(op) => return self.channels_in(now, channels::Input::Ask { id, op }, out),
             Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {

@@ -2,7 +2,7 @@
 //! says when one comes near its bound.
 
 use base::text::size_text;
-use base::{Now, Outcome, Refused};
+use base::{Now, Refused};
 use state::NamespaceSpec;
 use state::linear::limits::{SPLIT_BYTES, SPLIT_KEYS};
 use state::session::limits::BRICKS_ASKED;
@@ -48,26 +48,12 @@ impl Node {
     /// The refusal of an operation, if its namespace has had what it may ask of this node.
     pub(crate) fn over_rate(&mut self, now: Now, op: &state::Op) -> Option<Answer> {
         // What is done together costs as much as one by one.
-        let (namespace, count) = match op {
-            state::Op::Session(op) => (&op.namespace, 1),
-            state::Op::Linear(op) => (&op.namespace, op.steps.len() as u64),
-            state::Op::Cache(op) => (&op.namespace, 1),
-            state::Op::Soft(op) => (&op.namespace, 1),
-            state::Op::Object(op) => (&op.namespace, 1),
-            state::Op::Sql(never) => match *never {},
-        };
-        let (most, rate) = self.rates.get_mut(&**namespace)?;
+        let (namespace, count) = op.counts();
+        let (most, rate) = self.rates.get_mut(namespace)?;
         let after = rate.admit(now.mono, *most, count).err()?;
         self.over_rates += 1;
         let refused = Refused::busy(format!("{OVER_RATE}, each node does {most} operations a second for it"), after);
-        Some(match op {
-            state::Op::Session(_) => Answer::Session(Outcome::Refused(refused)),
-            state::Op::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
-            state::Op::Cache(_) => Answer::Cache(Outcome::Refused(refused)),
-            state::Op::Soft(_) => Answer::Soft(Outcome::Refused(refused)),
-            state::Op::Object(_) => Answer::Object(Outcome::Refused(refused)),
-            state::Op::Sql(never) => match *never {},
-        })
+        Some(op.refused(refused).into())
     }
 
     /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.

@@ -292,6 +292,10 @@ impl Class for Object {
         self.pack_on(call);
     }
 
+    fn counts(op: &Op) -> (&str, u64) {
+        (&op.namespace, 1)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         if self.distrust.is_some() {
             return Some(Time::ZERO);

@@ -250,6 +250,10 @@ impl Class for Session {
         self.turn(now, input, out);
     }
 
+    fn counts(op: &Op) -> (&str, u64) {
+        (&op.namespace, 1)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         let cut_off = self.minority_since.map(|since| since + CUT_OFF_FORGETS);
         let (fill, missed) = (self.fill_wake_at(), self.tell_missed_wake());

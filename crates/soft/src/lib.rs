@@ -172,6 +172,10 @@ impl Class for Soft {
         self.turn(now, input, out);
     }
 
+    fn counts(op: &Op) -> (&str, u64) {
+        (&op.namespace, 1)
+    }
+
     fn wake_at(&self) -> Option<Time> {
         self.next_wake()
     }

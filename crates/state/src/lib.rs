@@ -30,6 +30,7 @@ pub use events::{Declaration, Output};
 use events::{OfAll, OfGroup, Recovering, run, undone};
 
 list::classes! {
+    $
     session Session: ::session::Session,
     linear Linear: ::linear::Linear,
     cache Cache: ::cache::Cache,

@@ -3,7 +3,8 @@
 
 /// Makes the enums `Class`, `NamespaceSpec`, `Op` and `Answer`, and the structs `Settings` and `Classes`, of lines `field Variant: type`.
 macro_rules! classes {
-    ($($field:ident $Variant:ident: $class:ty),* $(,)?) => {
+    // The first token is a dollar: the macro that is made here has parameters of its own.
+    ($d:tt $($field:ident $Variant:ident: $class:ty),* $(,)?) => {
         /// The promise of a namespace.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Class {
@@ -195,6 +196,40 @@ macro_rules! classes {
         #[derive(Clone, Debug)]
         pub enum Answer {
             $($Variant(Outcome<<$class as class::Class>::Reply>)),*
+        }
+
+        impl Op {
+            /// The namespace that it is about, and for how many operations it counts.
+            pub fn counts(&self) -> (&str, u64) {
+                match self {
+                    $(Op::$Variant(op) => <$class as class::Class>::counts(op)),*
+                }
+            }
+
+            /// What whoever asked for it hears if it is refused.
+            pub fn refused(&self, refused: base::Refused) -> Answer {
+                match self {
+                    $(Op::$Variant(_) => Answer::$Variant(Outcome::Refused(refused))),*
+                }
+            }
+        }
+
+        /// Operations of each class.
+        pub mod ops {
+            $(pub type $Variant = <$class as class::Class>::Op;)*
+        }
+
+        /// What each class answers.
+        pub mod replies {
+            $(pub type $Variant = <$class as class::Class>::Reply;)*
+        }
+
+        /// Has another macro do something with the names of all classes: `Session, Linear, ...`.
+        #[macro_export]
+        macro_rules! each_class {
+            ($d then:ident) => {
+                $d then! { $($Variant),* }
+            };
         }
 
         impl Answer {
