@@ -72,8 +72,9 @@ pub trait Class: Sized {
     type Reply: Debug;
     /// What its planner keeps in the root group.
     type Record: Clone + PartialEq + Debug + Serialize + DeserializeOwned;
-    /// What its part of a node tells all other nodes, once a second.
-    type Report: Debug;
+    /// What its part of a node tells all other nodes, once a second. Reports of all classes are one object of JSON: names of its
+    /// fields begin with the class's, but for those that are older than this rule; and what is missing is as by default.
+    type Report: Clone + Default + PartialEq + Debug + Serialize + DeserializeOwned;
     /// One of its namespaces that is being written to a file.
     type Dump: Dump<Op = Self::Op, Reply = Self::Reply>;
 
@@ -81,6 +82,8 @@ pub trait Class: Sized {
     const ON_DISK: bool;
     /// What a dump of a namespace shows, in a sentence for people.
     const DUMPED: &'static str;
+    /// Whether it wants [`Input::Told`]. Who plans at the root group's leader has the reports anyway.
+    const HEARS: bool = false;
     /// Why its namespaces are not written to files, if they are not: front doors refuse with it.
     const NOT_DUMPED: Option<&'static str> = None;
 
@@ -102,6 +105,26 @@ pub trait Class: Sized {
 
     /// This node leaves for good ([`Input::Leaving`]): what others have yet to take over of what it has, in words.
     fn counted_on(&self) -> Option<String> {
+        None
+    }
+
+    /// What its part of this node tells the others: asked for once a second or so, and when something has happened that they wait for.
+    fn report(&mut self, _now: Time) -> Self::Report {
+        Self::Report::default()
+    }
+
+    /// What of a report is worth telling all nodes at once. The rest are figures, which change all the time, and go to a few.
+    fn standing(_report: &Self::Report) -> Self::Report {
+        Self::Report::default()
+    }
+
+    /// What this node has of each namespace and tells of it, with what that part may have. One may come several times, in parts.
+    fn used(&self) -> Vec<(&str, Used, Bounds)> {
+        Vec::new()
+    }
+
+    /// How many nodes tell of each key by [`Class::used`], while so many nodes live. None if nothing is told of its namespaces.
+    fn copies(&self, _spec: &Self::Spec, _live: usize) -> Option<u64> {
         None
     }
 

@@ -53,6 +53,11 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// What it may take of its nodes.
     fn quota(&self) -> &Quota;
 
+    /// Bytes that it may hold in all, copies not counted, if it is bounded.
+    fn bytes_max(&self) -> Option<u64> {
+        self.quota().bytes_max
+    }
+
     /// A key with a value that only newer programs know, and from which level on ([`base::level`]).
     fn newer_key(&self) -> Option<(&'static str, u32)> {
         None

@@ -211,6 +211,8 @@ const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for tho
 pub const HEAT_SPAN: Span = Span::secs(2);
 /// Commands a second from which on a key is called hot: one that is written so often is worth a look.
 pub const HOT_MIN: u64 = 100;
+/// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
+pub const UNWHOLE_TOLD_MAX: usize = 256;
 /// Hot keys that are shown of a member of a group.
 pub const HOT_SHOWN: usize = 8;
 /// From one event to the next two clocks part by no more than this, by rounding, unless one was set or stood still.

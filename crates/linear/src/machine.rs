@@ -21,6 +21,7 @@ use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
+use super::report::Report;
 use super::script::Returned;
 use super::space::Space;
 use super::spec::Spec;
@@ -128,7 +129,7 @@ impl Class for Linear {
     type Op = Op;
     type Reply = Ran;
     type Record = Placed;
-    type Report = ();
+    type Report = Report;
     type Dump = dump::Dump;
 
     const ON_DISK: bool = true;
@@ -156,6 +157,24 @@ impl Class for Linear {
         let alarm = self.alarms.first().map(|(at, _)| *at).filter(|_| !self.mute);
         let timer = self.timers.first().map(|(at, _)| *at);
         alarm.into_iter().chain(timer).min()
+    }
+
+    fn report(&mut self, now: Time) -> Report {
+        self.told(now)
+    }
+
+    fn standing(report: &Report) -> Report {
+        report.standing()
+    }
+
+    /// What the groups hold that this node leads.
+    fn used(&self) -> Vec<(&str, Used, Bounds)> {
+        let led = self.groups.values().filter(|group| group.leads());
+        led.map(|group| (group.placed.namespace.as_str(), group.member.state().used(), group.bounds)).collect()
+    }
+
+    fn copies(&self, _: &Spec, _: usize) -> Option<u64> {
+        Some(1)
     }
 
     fn figures(&self) -> Vec<u64> {
@@ -600,12 +619,6 @@ impl Linear {
     /// Who leads it, as far as this node knows: of a group that it is no member of, what it was told when it last asked.
     pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
         self.leaders.get(&group).copied().filter(|id| self.nodes.live.contains(id))
-    }
-
-    /// What the groups that this node leads hold, with their namespaces and what they may hold.
-    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
-        let led = self.groups.values().filter(|group| group.leads());
-        led.map(|group| (group.placed.namespace.as_str(), group.member.state().used(), group.bounds))
     }
 
     /// Keys that get many commands at this node's members of groups, with their namespaces.

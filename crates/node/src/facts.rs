@@ -1,14 +1,12 @@
 //! What nodes tell each other by beacon, under which keys.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::GroupId;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::asked::{Tally, Took};
-use crate::view::HotKeyView;
 
 /// [`NodeReport`]: each node, each second, to a few others and the root group's leader; to all if it is worth that.
 pub const REPORT: &str = "report";
@@ -65,31 +63,21 @@ pub struct NodeReport {
     /// On their way: the gauges of stages, by stage, each in the order of [`STAGE_GAUGES`]. Their names would be most of what is sent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<String, Vec<u64>>,
-    pub brick: BrickLoad,
-    /// What its stub thinks of the bricks that it asks.
-    pub opinion: state::session::Opinion,
+    /// What its state classes tell.
+    #[serde(flatten)]
+    pub classes: state::Reports,
     /// What is wrong with its disk, if it can take nothing.
     pub disk: Option<String>,
     /// It runs clones only when the others are full.
     pub overflow: bool,
     /// Clones that it is meant to run at most; 0 from a version that does not say.
     pub room: u32,
-    /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
-    pub intervals: BTreeMap<String, (u64, u64)>,
-    /// Of the groups that it leads, how many are as they should be, and in which version of the declaration.
-    pub whole: (u64, u64),
-    /// ... and some of those that are not.
-    pub unwhole: BTreeSet<GroupId>,
-    /// Of the groups that it leads, those that have grown large.
-    pub large: BTreeSet<GroupId>,
     /// By clone: what this node's doors saw of it in the last moments.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<String, Tally>,
     /// By clone: requests under way at this node's doors, and how long answers took then. Older programs do not say it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub took: BTreeMap<String, Took>,
-    /// By linear namespace: keys that get many commands at this node.
-    pub hot: BTreeMap<String, Vec<HotKeyView>>,
     /// By namespace: what lies in its brick, and in the groups that it leads.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, UsedThere>,
@@ -155,37 +143,15 @@ impl NodeReport {
 
     /// What of it is worth telling all nodes at once. The rest are figures, which change all the time.
     pub fn standing(&self) -> Self {
-        let Self { opinion, disk, overflow, room, whole, unwhole, large, brick: BrickLoad { anew, .. }, .. } = self;
-        Self {
-            opinion: opinion.clone(),
-            disk: disk.clone(),
-            overflow: *overflow,
-            room: *room,
-            whole: *whole,
-            unwhole: unwhole.clone(),
-            large: large.clone(),
-            brick: BrickLoad { anew: *anew, ..BrickLoad::default() },
-            ..Self::default()
-        }
+        let Self { disk, overflow, room, classes, .. } = self;
+        let (disk, classes) = (disk.clone(), classes.standing());
+        Self { disk, overflow: *overflow, room: *room, classes, ..Self::default() }
     }
 
     /// How busy its machine is, 0 to 1000; as far as it says so, clones and all else included.
     pub fn busy(&self) -> u16 {
         self.gauges.get("machine.busy").map_or(self.load, |busy| (*busy).min(1000) as u16)
     }
-}
-
-/// What a node's brick holds and does.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BrickLoad {
-    pub entries: u64,
-    pub bytes: u64,
-    pub bytes_max: u64,
-    /// Reads and writes since the node started.
-    pub operations: u64,
-    /// Times that it gave up its memory in this life of its node.
-    pub anew: u64,
 }
 
 /// How far a node's brick has followed the brick map.
@@ -211,6 +177,33 @@ pub fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As nodes of level 10 write it.
+    const OF_BEFORE: &str = r#"{"load":5,"cpu_millis":7,"resident_bytes":8,"gauges":{"a":1},
+        "brick":{"entries":1,"bytes":2,"bytes_max":3,"operations":4,"anew":5},
+        "opinion":{"compares":true,"filled":3,"outlier":{"brick":9,"measure":"took","does":1,"others":2}},
+        "disk":"full","overflow":true,"room":4,"intervals":{"carts":[2,3]},"whole":[7,8],"unwhole":[65536],"large":[65537],
+        "asked":{"shop/0":{"done":1,"failed":0,"busy_us":4}},"hot":{"bank":[{"key":"k","rate":100,"waiters":1}]},
+        "used":{"bank":{"bytes":1,"keys":2,"percent":3}}}"#;
+
+    #[test]
+    fn a_report_is_to_older_nodes_what_theirs_are() {
+        let report = NodeReport::read(OF_BEFORE.as_bytes()).unwrap();
+        let state::Reports { session, linear, .. } = &report.classes;
+        let outlier = session.opinion.outlier.as_ref().unwrap();
+        assert_eq!((session.brick.anew, outlier.brick, session.intervals["carts"]), (5, base::NodeId(9), (2, 3)));
+        assert_eq!((linear.whole, linear.unwhole.len(), linear.large.len()), ((7, 8), 1, 1));
+        assert_eq!((&*linear.hot["bank"][0].key, report.room, report.used["bank"].keys), ("k", 4, 2));
+        let both = [OF_BEFORE.as_bytes(), &encode(&report)].map(|text| decode::<serde_json::Value>(text).unwrap());
+        assert_eq!(both[0], both[1]);
+        assert_eq!(NodeReport::read(b"{}"), Some(NodeReport::default()), "what is missing is as by default");
+        let unread = OF_BEFORE.replace("\"whole\":[7,8]", "\"later\":{\"a\":1}");
+        assert_eq!(
+            NodeReport::read(unread.as_bytes()).unwrap().classes.linear.whole,
+            (0, 0),
+            "nor does it take what is new"
+        );
+    }
 
     #[test]
     fn a_report_on_its_way_is_small_and_means_what_it_meant() {

@@ -337,7 +337,7 @@ impl Node {
             let Some(leader) = self.classes.linear.leader_of(placed.id) else {
                 return Some(format!("shard {name} has no leader"));
             };
-            let report = self.report_of(leader);
+            let report = &self.report_of(leader).classes.linear;
             if report.whole.0 < version || report.unwhole.contains(&placed.id) {
                 return Some(format!("not all members of shard {name} are there and have all"));
             }

@@ -23,8 +23,6 @@ pub const ASKED_TOLD_MAX: usize = 200;
 pub const TOOK_TOLD_BYTES: usize = 12 << 10;
 /// Bytes of what a node tells of its clones' processes: half of a beacon, some 1,000 clones.
 pub const USES_TOLD_BYTES: usize = 32 << 10;
-/// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
-pub const UNWHOLE_TOLD_MAX: usize = 256;
 /// Groups that a node says it leads; as many as fit in a fact.
 pub const LEADS_TOLD_MAX: usize = 2_048;
 /// A report that was not repeated for so long is gone: several lost ones in a row, and more than a suspicion takes.

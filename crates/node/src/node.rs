@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
 use channels::Channels;
-use class::Class;
 use clones::deploy::Deployed;
 use clones::runs::Planner;
 use clones::{
@@ -17,23 +16,23 @@ use cluster::raft::LogBounds;
 use cluster::root::Change;
 use cluster::{Admission, Beacons, Card, Door, Membership, beacon, membership, root};
 use flow::stage::Shown;
-use state::linear::{HotKey, Placed};
+use state::linear::Placed;
 use state::{Classes, NamespaceSpec};
 
 use crate::acme::Acme;
 use crate::asked::{Asked, Uses};
 use crate::asks::Pending;
-use crate::facts::{self, BrickLoad, NodeReport};
+use crate::facts::{self, NodeReport};
 use crate::frames::Bad;
 use crate::leave::{Departure, Wish};
 use crate::level;
-use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
+use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
 use crate::renewed::{FormerTokenView, Formers};
 use crate::runs::Records;
 use crate::told::Told;
-use crate::view::{CertificateView, EventView, HotKeyView, NodeState, ShardView};
+use crate::view::{CertificateView, EventView, NodeState, ShardView};
 use crate::{Answer, Ask, Keyed, View};
 
 /// What a node is born with.
@@ -520,32 +519,11 @@ impl Node {
         self.stale = true;
     }
 
-    /// Into the report: what the own brick holds and does.
+    /// Into the report: what the classes tell, and what the doors saw of clones.
     fn take_stock(&mut self, now: Now) {
-        let session = &mut self.classes.session;
-        let figures: BTreeMap<&str, u64> = session.shown().map(|(figure, n)| (figure.name, n)).collect();
-        let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
-        self.report.brick = BrickLoad {
-            entries: figure("session.entries"),
-            bytes: figure("session.bytes"),
-            bytes_max: figure("session.bytes_max"),
-            operations: figure("session.brick_operations"),
-            anew: session.starts_anew(),
-        };
-        self.report.opinion = session.look(now.mono);
-        let intervals = session.intervals();
-        self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
-        let linear = &self.classes.linear;
-        self.report.whole = linear.whole();
-        self.report.unwhole = linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
-        self.report.large = linear.large();
+        self.report.classes = self.classes.report(now.mono);
         (self.report.asked, self.report.took) = self.asked.told(now.mono);
-        self.report.hot.clear();
-        for (namespace, HotKey { key, rate, waiters }) in linear.hot(now.mono) {
-            let key = key.escape_ascii().to_string();
-            self.report.hot.entry(namespace.into()).or_default().push(HotKeyView { key, rate, waiters });
-        }
-        self.lives.told_anew(self.card.id, self.report.brick.anew);
+        self.lives.told_anew(self.card.id, self.report.classes.session.brick.anew);
         self.take_stock_of_namespaces();
     }
 

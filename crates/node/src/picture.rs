@@ -208,10 +208,10 @@ impl Node {
                     },
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
-                        entries: report.brick.entries,
-                        bytes: report.brick.bytes,
-                        bytes_max: report.brick.bytes_max,
-                        operations: report.brick.operations,
+                        entries: report.classes.session.brick.entries,
+                        bytes: report.classes.session.brick.bytes,
+                        bytes_max: report.classes.session.brick.bytes_max,
+                        operations: report.classes.session.brick.operations,
                     },
                     disk: report.disk.clone(),
                     slow_force_ms: self.slow_force(id).map(|took| took.as_millis()),
@@ -229,7 +229,7 @@ impl Node {
     /// As the live nodes say that know the present declaration.
     fn groups_whole(&self) -> u64 {
         let version = self.root.declared().version;
-        let told = self.live_cards().map(|card| self.report_of(card.id).whole);
+        let told = self.live_cards().map(|card| self.report_of(card.id).classes.linear.whole);
         told.filter(|(of, _)| *of >= version).map(|(_, count)| count).sum()
     }
 
@@ -282,14 +282,17 @@ impl Node {
 
     fn namespace_view(&self, name: &str, spec: &NamespaceSpec) -> NamespaceView {
         let record = self.lives.record;
-        let told = self.live_cards().map(|card| self.report_of(card.id).intervals.get(name).copied().unwrap_or((0, 0)));
+        let told = self
+            .live_cards()
+            .map(|card| self.report_of(card.id).classes.session.intervals.get(name).copied().unwrap_or((0, 0)));
         let (intervals, intervals_ms) = told.fold((0, 0u64), |all, one| (all.0 + one.0, all.1.saturating_add(one.1)));
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
         let bricks = self.classes.session.map().map_or(1, |map| map.members.len());
         let mut hot: Vec<HotKeyView> = Vec::new();
         // Several nodes may read one key: their members answer reads that may be stale.
-        for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.get(name)).flatten() {
+        for told in self.live_cards().filter_map(|card| self.report_of(card.id).classes.linear.hot.get(name)).flatten()
+        {
             match hot.iter_mut().find(|have| have.key == told.key) {
                 Some(have) => (have.rate, have.waiters) = (have.rate + told.rate, have.waiters + told.waiters),
                 None => hot.push(told.clone()),

@@ -5,7 +5,6 @@ use base::text::size_text;
 use base::{Now, Refused};
 use state::NamespaceSpec;
 use state::linear::limits::{SPLIT_BYTES, SPLIT_KEYS};
-use state::session::limits::BRICKS_ASKED;
 
 use crate::Node;
 use crate::ask::Answer;
@@ -15,11 +14,11 @@ use crate::node::Out;
 use crate::view::UsedView;
 
 impl Node {
-    /// Into the report: what lies in the own brick, in the groups that this node leads, and of objects in its packs.
+    /// Into the report: what the classes have of each here.
     pub(crate) fn take_stock_of_namespaces(&mut self) {
         let all = &mut self.report.used;
         all.clear();
-        let held = self.classes.session.used().chain(self.classes.linear.used()).chain(self.classes.object.used());
+        let held = self.classes.used().into_iter();
         for (name, used, bounds) in held.filter(|(_, used, _)| used.keys > 0 || used.bytes > 0) {
             let there = all.entry(name.to_owned()).or_default();
             there.bytes = there.bytes.saturating_add(used.bytes);
@@ -58,25 +57,19 @@ impl Node {
 
     /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.
     pub(crate) fn used_view(&self, name: &str) -> Option<UsedView> {
-        let tells = |spec: &&NamespaceSpec| spec.cache().is_none() && spec.soft().is_none();
-        let spec = self.namespaces.get(name).filter(tells)?;
+        let spec = self.namespaces.get(name)?;
+        let copies = self.classes.copies(spec, self.live_cards().count())?;
         let told = self.live_cards().filter_map(|card| self.report_of(card.id).used.get(name).copied());
         let all = told.fold(UsedThere::default(), |all, one| UsedThere {
             bytes: all.bytes.saturating_add(one.bytes),
             keys: all.keys.saturating_add(one.keys),
             percent: all.percent.max(one.percent),
         });
-        let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED);
-        let copies = match (spec.session(), spec.object()) {
-            (Some(_), _) => bricks() as u64,
-            (_, Some(spec)) => u64::from(spec.copies).clamp(1, self.live_cards().count().max(1) as u64),
-            _ => 1,
-        };
         let quota = spec.quota();
         Some(UsedView {
             bytes: all.bytes.div_ceil(copies),
             keys: all.keys.div_ceil(copies),
-            bytes_max: spec.sql().map(|spec| spec.size_max).or(quota.bytes_max),
+            bytes_max: spec.bytes_max(),
             keys_max: quota.keys_max,
             percent: all.percent,
         })

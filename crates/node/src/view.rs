@@ -12,6 +12,7 @@ use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
+pub use state::linear::HotShown as HotKeyView;
 use state::session::odds::Odds;
 use state::{Class, NamespaceSpec};
 
@@ -573,18 +574,6 @@ pub struct LossWindow {
     /// The longest time from a write to the end of its force that the live nodes have seen since they started,
     /// milliseconds; 0: none has written such a one yet.
     pub longest_ms: u64,
-}
-
-/// A key that gets many commands.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HotKeyView {
-    /// Its first 64 bytes; those that are no plain text as `\\x00`.
-    pub key: String,
-    /// Commands a second, at least.
-    pub rate: u64,
-    /// Commands that wait for their turn, or for a change of it.
-    pub waiters: u64,
 }
 
 /// One consensus group of a namespace.

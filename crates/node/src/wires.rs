@@ -167,11 +167,9 @@ impl Node {
                 }
             }
             facts::REPORT if origin != self.me() => {
-                let NodeReport { brick, opinion, .. } = self.told.report(origin);
-                self.lives.told_anew(origin, brick.anew);
-                let opinion = opinion.clone();
-                let told = session::Input::Told { from: origin, report: opinion };
-                self.classes_in(now, out, |classes, wants| classes.session(now, told, wants));
+                let reports = self.told.report(origin).classes.clone();
+                self.lives.told_anew(origin, reports.session.brick.anew);
+                self.classes_in(now, out, |classes, wants| classes.told(now, origin, &reports, wants));
             }
             _ => (),
         }
@@ -465,7 +463,15 @@ impl Node {
             formed: formed.flatten().collect(),
             large: live
                 .iter()
-                .flat_map(|id| self.report_of(*id).large.iter().copied().filter(|group| self.has_member(*group, *id)))
+                .flat_map(|id| {
+                    self.report_of(*id)
+                        .classes
+                        .linear
+                        .large
+                        .iter()
+                        .copied()
+                        .filter(|group| self.has_member(*group, *id))
+                })
                 .collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
             given_up: self.parting.leaving.iter().filter(|(_, force)| **force).map(|(id, _)| *id).collect(),
@@ -492,7 +498,7 @@ impl Node {
     fn groups_are_whole(&self, scene: &place::Scene<'_>) -> bool {
         let version = self.root.declared().version;
         let is_member = |id: &&NodeId| self.placed.values().any(|placed| placed.members.contains(id));
-        let told = scene.live.iter().filter(is_member).map(|id| self.report_of(*id).whole);
+        let told = scene.live.iter().filter(is_member).map(|id| self.report_of(*id).classes.linear.whole);
         told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
     }
 

@@ -311,6 +311,14 @@ impl Class for Object {
         }
     }
 
+    fn used(&self) -> Vec<(&str, Used, Bounds)> {
+        self.spaces.iter().map(|(name, (id, _))| (&**name, self.table.used(*id), Bounds::default())).collect()
+    }
+
+    fn copies(&self, spec: &Spec, live: usize) -> Option<u64> {
+        Some(u64::from(spec.copies).clamp(1, live.max(1) as u64))
+    }
+
     fn figures(&self) -> Vec<u64> {
         let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended, asked_all } =
             self.figures;
@@ -398,11 +406,6 @@ impl Object {
             figures: Figures::default(),
             rng,
         }
-    }
-
-    /// What this node has of each namespace.
-    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
-        self.spaces.iter().map(|(name, (id, _))| (&**name, self.table.used(*id), Bounds::default()))
     }
 
     fn declared(&mut self, call: &mut Call, declared: Declared<Self>) {

@@ -47,6 +47,7 @@ mod ops;
 mod outlier;
 mod peers;
 mod read;
+mod report;
 mod run;
 mod serve;
 mod shown;
@@ -90,6 +91,7 @@ pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Kind, Lease, Op, Place, Reply, When};
 pub use outlier::{Measure, Opinion, Outlier};
+pub use report::{BrickLoad, Report};
 pub use shown::Stub;
 pub use spec::{Merges, Spec};
 pub use version::Version;
@@ -232,10 +234,11 @@ impl Class for Session {
     type Op = Op;
     type Reply = Reply;
     type Record = BrickMap;
-    type Report = Opinion;
+    type Report = Report;
     type Dump = dump::Dump;
 
     const ON_DISK: bool = false;
+    const HEARS: bool = true;
     const DUMPED: &'static str = "each key that is there throughout, as it was at some moment between begin and end; none that only a cookie finds";
 
     fn born(birth: &mut Birth, Settings { brick_bytes }: Settings) -> Self {
@@ -258,6 +261,23 @@ impl Class for Session {
         let cut_off = self.minority_since.map(|since| since + CUT_OFF_FORGETS);
         let (fill, missed) = (self.fill_wake_at(), self.tell_missed_wake());
         [self.ops.wake_at(), self.brick.wake_at(), fill, missed, cut_off].into_iter().flatten().min()
+    }
+
+    fn report(&mut self, now: Time) -> Report {
+        self.told(now)
+    }
+
+    fn standing(report: &Report) -> Report {
+        report.standing()
+    }
+
+    fn used(&self) -> Vec<(&str, Used, Bounds)> {
+        let used = self.namespaces.iter().map(|(name, n)| (&**name, self.brick.used(n.id), self.brick.bounds(n.id)));
+        used.collect()
+    }
+
+    fn copies(&self, _: &Spec, _: usize) -> Option<u64> {
+        Some(self.map.as_ref().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED) as u64)
     }
 
     fn figures(&self) -> Vec<u64> {
@@ -353,7 +373,7 @@ impl Session {
                     self.adopt(call, map);
                 }
             }
-            Input::Told { from, report } => self.hear_opinion(call, from, report),
+            Input::Told { from, report } => self.hear_opinion(call, from, report.opinion),
             // It has no group and no log, and leads nothing.
             Input::Appended { .. }
             | Input::Saved { .. }
@@ -395,11 +415,6 @@ impl Session {
         let of = |bounds: Bounds| bounds.share(bricks.min(BRICKS_ASKED) as u128, bricks as u128);
         let all = self.namespaces.values().filter(|namespace| !namespace.bounds.is_none());
         self.brick.set_bounds(all.map(|namespace| (namespace.id, of(namespace.bounds))).collect());
-    }
-
-    /// What namespaces have in this brick, and what they may have here.
-    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
-        self.namespaces.iter().map(|(name, n)| (&**name, self.brick.used(n.id), self.brick.bounds(n.id)))
     }
 
     /// The map this node works with.

@@ -126,6 +126,10 @@ impl Class for Sql {
         None
     }
 
+    fn copies(&self, _: &Spec, _: usize) -> Option<u64> {
+        Some(1)
+    }
+
     fn figures(&self) -> Vec<u64> {
         Vec::new()
     }

@@ -83,6 +83,10 @@ impl class::Spec for Spec {
         Ok(())
     }
 
+    fn bytes_max(&self) -> Option<u64> {
+        Some(self.size_max)
+    }
+
     fn quota(&self) -> &Quota {
         &self.quota
     }

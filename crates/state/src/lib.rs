@@ -17,6 +17,7 @@ use base::{AskId, Frame, GroupId, NodeId, Now, Outcome, Span, Time};
 use bytes::Bytes;
 use class::dump::Record;
 use flow::stage::Shown;
+use serde::{Deserialize, Serialize};
 
 pub use cache;
 pub use class;

@@ -144,6 +144,13 @@ macro_rules! classes {
                 }
             }
 
+            /// Bytes that it may hold in all, copies not counted, if it is bounded.
+            pub fn bytes_max(&self) -> Option<u64> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::bytes_max(spec)),*
+                }
+            }
+
             /// What the class promises, in a sentence for people.
             pub fn promise(&self) -> &'static str {
                 match self {
@@ -290,6 +297,23 @@ macro_rules! classes {
             $(pub $field: <$class as class::Class>::Settings),*
         }
 
+        /// What the classes of a node tell the others: one object with the fields of all.
+        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Reports {
+            $(
+                #[serde(flatten)]
+                pub $field: <$class as class::Class>::Report
+            ),*
+        }
+
+        impl Reports {
+            /// What of them is worth telling all nodes at once.
+            pub fn standing(&self) -> Self {
+                Self { $($field: <$class as class::Class>::standing(&self.$field)),* }
+            }
+        }
+
         /// The machines of all classes on one node.
         pub struct Classes {
             $(pub $field: $class,)*
@@ -393,6 +417,32 @@ macro_rules! classes {
             /// What others have yet to take over of what this node has, while it leaves for good.
             pub fn counted_on(&self) -> Option<String> {
                 [$(class::Class::counted_on(&self.$field)),*].into_iter().flatten().next()
+            }
+
+            /// What this node tells the others.
+            pub fn report(&mut self, now: Time) -> Reports {
+                Reports { $($field: class::Class::report(&mut self.$field, now)),* }
+            }
+
+            /// Tells those that want it what their parts of another node told last.
+            pub fn told(&mut self, now: Now, from: NodeId, reports: &Reports, out: &mut Vec<Output>) {
+                $(if <$class as class::Class>::HEARS {
+                    self.$field(now, class::Input::Told { from, report: reports.$field.clone() }, out);
+                })*
+            }
+
+            /// What this node has of each namespace, and what that part may have.
+            pub fn used(&self) -> Vec<(&str, class::Used, class::Bounds)> {
+                let mut all = Vec::new();
+                $(all.extend(class::Class::used(&self.$field));)*
+                all
+            }
+
+            /// How many nodes tell of each key of such a namespace, while so many live; none if nothing is told of it.
+            pub fn copies(&self, spec: &NamespaceSpec, live: usize) -> Option<u64> {
+                match spec {
+                    $(NamespaceSpec::$Variant(spec) => class::Class::copies(&self.$field, spec, live)),*
+                }
             }
 
             /// All figures with their values.

@@ -212,7 +212,8 @@ fn a_leader_refuses_what_would_not_be_done_and_writes_nothing_and_so_after_a_res
     let mut lone = Lone::start(LEVEL, LEVEL, lone.disk);
     declare(&mut lone, 51, LEVEL, quota());
     assert_eq!(put(&mut lone, "c", "v"), refused);
-    let used: Vec<_> = lone.linear.used().map(|(name, used, bounds)| (name.to_owned(), used.keys, bounds)).collect();
+    let used: Vec<_> =
+        lone.linear.used().into_iter().map(|(name, used, bounds)| (name.to_owned(), used.keys, bounds)).collect();
     assert_eq!(used, [("bank".to_owned(), 2, keys(2))]);
     assert_eq!(
         lone.asks_for(Op::of("bank".into(), vec![step("a", "remove", &[])])),
@@ -265,5 +266,5 @@ fn a_shard_has_its_part_of_what_is_declared() {
         numbers: Default::default(),
     }));
     lone.wait(Span::secs(10));
-    assert_eq!(lone.linear.used().map(|(_, _, bounds)| bounds).collect::<Vec<_>>(), [keys(3), keys(8)]);
+    assert_eq!(lone.linear.used().into_iter().map(|(_, _, bounds)| bounds).collect::<Vec<_>>(), [keys(3), keys(8)]);
 }

@@ -3,7 +3,7 @@
 
 use crate::world::{World, by_cookie, put, put_action};
 use base::{NodeId, Outcome, Span};
-use session::{Input, Measure, Opinion, Outlier, limits};
+use session::{Input, Measure, Opinion, Outlier, Report, limits};
 
 const USUAL: Span = Span(limits::OUTLIER_LEARNS as u64 * 1_500_000);
 /// From the fault to the restart, as in the paper "5 to 10 seconds" and those in which opinions are told.
@@ -100,7 +100,7 @@ fn say(world: &mut World, who: &[u64], of: u64, compares: bool) -> u64 {
     for from in who.iter().map(|from| NodeId(*from)) {
         let filled = world.session(from.0).filled();
         let opinion = Opinion { compares, filled, outlier: Some(outlier.clone()) };
-        world.input(NodeId(of), Input::Told { from, report: opinion });
+        world.input(NodeId(of), Input::Told { from, report: Report { opinion, ..Report::default() } });
     }
     world.figure(of, "session.starts_anew")
 }
@@ -129,7 +129,7 @@ fn a_brick_starts_anew_only_if_most_say_so_at_one_time() {
     for from in [4, 5, 6].map(NodeId) {
         let filled = world.session(from.0).filled();
         let opinion = Opinion { compares: true, filled, outlier: None };
-        world.input(NodeId(1), Input::Told { from, report: opinion });
+        world.input(NodeId(1), Input::Told { from, report: Report { opinion, ..Report::default() } });
     }
     assert_eq!(say(&mut world, &[2, 3], 1, true), 0, "two of five");
     assert_eq!(say(&mut world, &[4], 1, true), 1, "three of five");

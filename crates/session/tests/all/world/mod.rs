@@ -10,8 +10,8 @@ use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::{Class, Declared, Space};
 use session::{
-    Action, BrickMap, CookieSecret, Input, Kind, Lease, MAP_RECORD, Merges, Op, Opinion, Output, Reply, Session, Spec,
-    When, next_map,
+    Action, BrickMap, CookieSecret, Input, Kind, Lease, MAP_RECORD, Merges, Op, Opinion, Output, Reply, Report,
+    Session, Spec, When, next_map,
 };
 
 pub struct World {
@@ -424,7 +424,9 @@ impl World {
                 }
             }
             Happening::Map { at, map } => self.tell_map(at, map),
-            Happening::Opinion { at, from, opinion } => self.input(at, Input::Told { from, report: opinion }),
+            Happening::Opinion { at, from, opinion } => {
+                self.input(at, Input::Told { from, report: Report { opinion, ..Report::default() } })
+            }
             Happening::Lead => {
                 if self.leads {
                     self.lead();

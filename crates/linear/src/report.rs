@@ -1,0 +1,55 @@
+//! What a node's part of class `linear` tells the other nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{GroupId, Time};
+use serde::{Deserialize, Serialize};
+
+use super::heat::HotKey;
+use super::limits::UNWHOLE_TOLD_MAX;
+use super::machine::Linear;
+
+/// Told once a second. It lies in one object with the reports of other classes, so names of its fields are never given twice.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Of the groups that it leads, how many are as they should be, and in which version of the declaration.
+    pub whole: (u64, u64),
+    /// ... and some of those that are not.
+    pub unwhole: BTreeSet<GroupId>,
+    /// Of the groups that it leads, those that have grown large.
+    pub large: BTreeSet<GroupId>,
+    /// By namespace: keys that get many commands at this node.
+    pub hot: BTreeMap<String, Vec<HotShown>>,
+}
+
+/// A key that gets many commands, as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotShown {
+    /// Its first 64 bytes; those that are no plain text as `\\x00`.
+    pub key: String,
+    /// Commands a second, at least.
+    pub rate: u64,
+    /// Commands that wait for their turn, or for a change of it.
+    pub waiters: u64,
+}
+
+impl Report {
+    /// What of it is worth telling all nodes at once. The rest are figures, which change all the time.
+    pub(super) fn standing(&self) -> Report {
+        Report { hot: BTreeMap::new(), ..self.clone() }
+    }
+}
+
+impl Linear {
+    pub(super) fn told(&self, now: Time) -> Report {
+        let mut hot: BTreeMap<String, Vec<HotShown>> = BTreeMap::new();
+        for (namespace, HotKey { key, rate, waiters }) in self.hot(now) {
+            let key = key.escape_ascii().to_string();
+            hot.entry(namespace.into()).or_default().push(HotShown { key, rate, waiters });
+        }
+        let unwhole = self.unwhole().take(UNWHOLE_TOLD_MAX).collect();
+        Report { whole: self.whole(), unwhole, large: self.large(), hot }
+    }
+}
