@@ -2,7 +2,7 @@
 
 use base::Span;
 use base::text::{size_text, span_text};
-use class::{Key, Quota, Wrong, size, span};
+use class::{Key, Line, Quota, Wrong, size, span};
 use serde_json::{Map, Value};
 
 use super::limits::{SIZE_DEFAULT, SIZE_MAX, SIZE_MIN, TTL_MS_MAX, TTL_MS_MIN};
@@ -95,6 +95,17 @@ impl class::Spec for Spec {
     fn promise(&self) -> &'static str {
         "a copy of what is kept elsewhere, in the memory of one node each: any entry may be gone at any time; no request that begins \
          after a purge was acknowledged gets what was stored before it"
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let size = size_text(self.size_max);
+        let kept = self.ttl_ms.map_or("as long as there is room".to_owned(), |ms| format!("{} at most", span_text(ms)));
+        vec![
+            Line::new("promise", self.promise()),
+            Line::new("size", format!("{size} at each node; past it, what is asked for least goes")),
+            Line::new("kept", format!("{kept}, unless the write says otherwise")),
+            Line::new("survives", "nothing: what a node has is gone with it, and asked for anew"),
+        ]
     }
 }
 

@@ -33,7 +33,7 @@ pub use io::{Declared, Input, Numbers, Output, Space};
 pub use number::Number;
 pub use quota::{Bound, Bounds, Quota, Used};
 pub use secret::{CookieKey, CookieSecret};
-pub use spec::{Key, Spec, Wrong, is_number, size, span};
+pub use spec::{Key, Line, Spec, Wrong, is_number, size, span};
 pub use version::Version;
 
 /// What a node's part of a class is born with.
@@ -80,6 +80,8 @@ pub trait Class: Sized {
 
     /// Whether its values outlive a stop of all nodes: such ones are in a backup.
     const ON_DISK: bool;
+    /// Whether its namespaces lie in consensus groups, each with a leader: without one nothing is done there.
+    const IN_GROUPS: bool = false;
     /// What a dump of a namespace shows, in a sentence for people.
     const DUMPED: &'static str;
     /// Whether it wants [`Input::Told`]. Who plans at the root group's leader has the reports anyway.

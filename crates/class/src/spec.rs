@@ -1,6 +1,7 @@
 //! The keys of `[namespace.NAME]` that a class has: read, checked, written by the class alone. What is common to all classes (the key
 //! `class`, a key that only another class has) is the business of the list in `state`.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Quota;
@@ -65,6 +66,27 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
 
     /// What an acknowledged write is safe against, in a sentence for people.
     fn promise(&self) -> &'static str;
+
+    /// What `coppice ns show` prints of it behind its name and class, in this order.
+    fn lines(&self) -> Vec<Line> {
+        vec![Line::new("promise", self.promise())]
+    }
+}
+
+/// Something that people are shown of a namespace: what it is, and how it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Line {
+    /// A word or two, like `durability`.
+    pub name: String,
+    /// One sentence, or a part of one.
+    pub text: String,
+}
+
+impl Line {
+    pub fn new(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), text: text.into() }
+    }
 }
 
 /// Reads a length of time, in milliseconds. `example` is shown to whoever wrote something else.

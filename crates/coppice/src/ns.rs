@@ -210,88 +210,66 @@ fn hot_keys(hot: &[HotKeyView]) -> String {
     hot.iter().map(line).collect()
 }
 
-/// Are all its groups there, with a leader?
+/// Are all its groups there, with a leader? So it is if its class has none.
 fn is_led(n: &NamespaceView) -> bool {
-    n.class == "object"
-        || n.odds.is_some()
-        || n.size_max.is_some()
-        || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
+    let is_in_groups = state::Class::named(&n.class).is_some_and(state::Class::is_in_groups);
+    !is_in_groups || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
 }
 
-/// Of class `cache`.
-fn cache_page(n: &NamespaceView, size_max: u64) -> String {
-    let (name, class, promise, size) = (&n.name, &n.class, &n.promise, base::text::size_text(size_max));
-    let ttl = n.ttl_ms.map_or("as long as there is room".to_owned(), |ms| format!("{} at most", span_text(ms)));
-    format!(
-        "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-         size:              {size} at each node; past it, what is asked for least goes\n\
-         kept:              {ttl}, unless the write says otherwise\n\
-         survives:          nothing: what a node has is gone with it, and asked for anew\n"
-    )
+fn line(name: &str, text: &str) -> String {
+    format!("{:<19}{text}\n", format!("{name}:"))
 }
 
-/// Whether its groups are split by themselves, of class `linear`.
-fn splits(n: &NamespaceView) -> String {
-    if n.class != "linear" {
-        return String::new();
-    }
-    let text = match n.shards_declared.as_deref() {
-        Some("auto") => "by themselves, when they have grown large: shards = \"auto\"".to_owned(),
-        Some(count) => format!("only as declared: shards = {count}"),
-        None => {
-            "never by themselves, as shards is not declared; \"auto\" is for programs that bear it that keys lie apart"
-                .into()
-        }
+fn group(shard: &ShardView) -> String {
+    let leader = match &shard.leader {
+        Some(leader) => format!("led by {leader}"),
+        None => "electing: this node has not heard of a leader yet".to_owned(),
     };
-    format!("groups are split:  {text}\n")
+    line("group", &format!("{}: {}, {leader}", shard.name, shard.members.join(" ")))
 }
 
+/// What its class says of it, and how it does.
 fn page(n: &NamespaceView) -> String {
-    if let Some(size_max) = n.size_max {
-        return cache_page(n, size_max);
+    let mut text = line("namespace", &n.name) + &line("class", &n.class);
+    if n.lines.is_empty() {
+        text += &line("promise", &n.promise);
     }
-    let Some(odds) = &n.odds else {
-        let shard = |s: &ShardView| {
-            let leader = match &s.leader {
-                Some(leader) => format!("led by {leader}"),
-                None => "electing: this node has not heard of a leader yet".to_owned(),
-            };
-            format!("group:             {}: {}, {leader}\n", s.name, s.members.join(" "))
+    text.extend(n.lines.iter().map(|of| line(&of.name, &of.text)));
+    text += &quota(n);
+    text += &n.loss_window.map(window).unwrap_or_default();
+    text.extend(n.shards.iter().map(group));
+    text += &hot_keys(&n.hot);
+    if let Some(odds) = &n.odds {
+        text += &odds.text();
+        text += "\nThe formula takes a dead brick for empty until the next write. Here it is filled again by the others within\n\
+                 seconds, so the odds are better than these. Bricks that die together (one power line) are not in the formula.\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_shown_as_its_class_says_also_one_that_this_program_does_not_know() {
+        let shown = |of: serde_json::Value| {
+            let mut namespace = serde_json::json!({"name": "n", "lease_ms": 0, "promise": "p"});
+            namespace.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+            let namespace: NamespaceView = serde_json::from_value(namespace).unwrap();
+            (is_led(&namespace), page(&namespace))
         };
-        let shards: String = n.shards.iter().map(shard).collect();
-        let shards = splits(n) + &shards;
-        let (name, class, promise) = (&n.name, &n.class, &n.promise);
-        let durability =
-            n.durability.as_deref().unwrap_or(if n.class == "soft" { "memory, on every node" } else { "disk" });
-        let weak = match n.weak.join(", ") {
-            none if none.is_empty() => none,
-            weak => format!("weak functions:    {weak}\n"),
-        };
-        let functions = n.functions.as_ref().map(|service| format!("functions:         of service {service}\n"));
-        return format!(
-            "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-             durability:        {durability}\n{weak}{}{}{}{shards}{}",
-            functions.unwrap_or_default(),
-            quota(n),
-            n.loss_window.map(window).unwrap_or_default(),
-            hot_keys(&n.hot)
-        );
-    };
-    format!(
-        "namespace:         {}\n\
-         class:             {}\n\
-         lease:             {} after the last write or touch\n\
-         timeout:           {}, then a brick is passed over\n\
-         promise:           {}\n\
-         {}{}\n\
-         The formula takes a dead brick for empty until the next write. Here it is filled again by the others within\n\
-         seconds, so the odds are better than these. Bricks that die together (one power line) are not in the formula.\n",
-        n.name,
-        n.class,
-        span_text(n.lease_ms),
-        span_text(n.timeout_ms),
-        n.promise,
-        quota(n),
-        odds.text(),
-    )
+        let head = |class| format!("namespace:         n\nclass:             {class}\n");
+        // Of an older node, which tells no lines.
+        assert_eq!(shown(serde_json::json!({"class": "later"})), (true, head("later") + "promise:           p\n"));
+        let lines =
+            serde_json::json!([{"name": "colour", "text": "red"}, {"name": "groups are split", "text": "never"}]);
+        let shard = serde_json::json!({"name": "n/0", "leader": null, "members": ["n1", "n2"]});
+        let of = serde_json::json!({"class": "linear", "lines": lines, "rate_max": 5, "shards": [shard]});
+        let rest = "colour:            red\ngroups are split:  never\n\
+                    rate_max:          5 operations a second on each node\n\
+                    group:             n/0: n1 n2, electing: this node has not heard of a leader yet\n";
+        assert_eq!(shown(of), (false, head("linear") + rest));
+        assert!(shown(serde_json::json!({"class": "soft"})).0, "it has no leaders to wait for");
+    }
 }

@@ -133,6 +133,7 @@ impl Class for Linear {
     type Dump = dump::Dump;
 
     const ON_DISK: bool = true;
+    const IN_GROUPS: bool = true;
     const DUMPED: &'static str =
         "all keys of each shard as they were at one version of it; shards may be of different moments";
 

@@ -1,6 +1,6 @@
 //! What is declared of a `linear` namespace: its groups, where an acknowledged write is, which functions are weak or a service's.
 
-use class::{Key, Quota, Wrong, is_number};
+use class::{Key, Line, Quota, Wrong, is_number};
 use serde_json::{Map, Value};
 
 use super::functions;
@@ -236,6 +236,21 @@ impl class::Spec for Spec {
                  of its nodes may be lost, and the power of all may fail"
             }
         }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let weak = (!self.weak.is_empty()).then(|| Line::new("weak functions", self.weak.join(", ")));
+        let functions = self.functions.as_ref().map(|service| Line::new("functions", format!("of service {service}")));
+        let split = match self.shards {
+            Some(Shards::Auto) => "by themselves, when they have grown large: shards = \"auto\"".to_owned(),
+            Some(Shards::Count(count)) => format!("only as declared: shards = {count}"),
+            None => {
+                "never by themselves, as shards is not declared; \"auto\" is for programs that bear it that keys lie apart"
+                    .to_owned()
+            }
+        };
+        let first = [Line::new("promise", self.promise()), Line::new("durability", self.durability().name())];
+        first.into_iter().chain(weak).chain(functions).chain([Line::new("groups are split", split)]).collect()
     }
 }
 

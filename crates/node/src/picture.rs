@@ -309,6 +309,7 @@ impl Node {
             timeout_ms: session.map_or_else(|| session::Spec::default().timeout_ms, |spec| spec.timeout_ms),
             merge: session.map_or(Merges::None, |spec| spec.merge).name().into(),
             promise: spec.promise().into(),
+            lines: spec.lines(),
             size_max: spec.cache().map(|spec| spec.size_max),
             ttl_ms: spec.cache().and_then(|spec| spec.ttl_ms),
             weak: linear.map(|spec| spec.weak.clone()).unwrap_or_default(),

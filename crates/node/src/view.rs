@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Boot, NodeId, ProcUse};
+use class::Line;
 use clones::ProfileSpec;
 use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
@@ -524,6 +525,9 @@ pub struct NamespaceView {
     pub timeout_ms: u64,
     /// What the class promises, in a sentence.
     pub promise: String,
+    /// What the class says of it, for people; none from an older program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
     /// Of class `linear`: the service whose clones know its functions, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<String>,

@@ -1,6 +1,6 @@
 //! What is declared of an `object` namespace: how many copies, over how many nodes an owner is spread, and what a second write does.
 
-use class::{Key, Quota, Wrong, is_number};
+use class::{Key, Line, Quota, Wrong, is_number};
 use serde_json::{Map, Value};
 
 use crate::limits::{COPIES, COPIES_MAX, SPREAD, SPREAD_MAX};
@@ -140,6 +140,10 @@ impl class::Spec for Spec {
                  the same, counted as thin, and copied when another one lives"
             }
         }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        vec![Line::new("promise", self.promise()), Line::new("durability", "disk")]
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use base::Span;
 use base::text::span_text;
-use class::{Key, Quota, Wrong, span};
+use class::{Key, Line, Quota, Wrong, span};
 use serde_json::{Map, Value};
 
 use super::limits::{BRICK_TIMEOUT, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN};
@@ -140,6 +140,14 @@ impl class::Spec for Spec {
                  different fields of a value all count; a power cut of the whole cluster ends all sessions"
             }
         }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        vec![
+            Line::new("lease", format!("{} after the last write or touch", span_text(self.lease_ms))),
+            Line::new("timeout", format!("{}, then a brick is passed over", span_text(self.timeout_ms))),
+            Line::new("promise", self.promise()),
+        ]
     }
 }
 

@@ -2,7 +2,7 @@
 //! have, how large it may become.
 
 use base::text::{size_text, span_text};
-use class::{Key, Quota, Wrong, is_number, size, span};
+use class::{Key, Line, Quota, Wrong, is_number, size, span};
 use serde_json::{Map, Value};
 
 use crate::limits::*;
@@ -142,6 +142,10 @@ impl class::Spec for Spec {
              An acknowledged update is at two nodes if two are live; when all nodes end at once, what the last checkpoint has is \
              there again"
         }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        vec![Line::new("promise", self.promise()), Line::new("durability", "memory, on every node")]
     }
 }
 

@@ -105,6 +105,7 @@ impl Class for Sql {
     type Dump = Nothing<Never, Never>;
 
     const ON_DISK: bool = true;
+    const IN_GROUPS: bool = true;
     const DUMPED: &'static str =
         "the whole database as it was at one moment, in pieces of the file that SQLite would have of it";
 

@@ -1,7 +1,7 @@
 //! What is declared of a `sql` namespace: how many nodes have it, and how large it may become.
 
 use base::text::size_text;
-use class::{Key, Quota, Wrong, is_number, size};
+use class::{Key, Line, Quota, Wrong, is_number, size};
 use serde_json::{Map, Value};
 
 use super::limits::{SIZE_MAX, SIZE_MIN};
@@ -97,5 +97,9 @@ impl class::Spec for Spec {
         }
         "a batch is done whole or not at all, and linearizable; an acknowledged one is on a majority's disks: any minority of its \
          nodes may be lost, and the power of all may fail"
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        vec![Line::new("promise", self.promise()), Line::new("durability", "disk")]
     }
 }

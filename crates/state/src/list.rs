@@ -69,6 +69,13 @@ macro_rules! classes {
                 }
             }
 
+            /// Whether its namespaces lie in consensus groups.
+            pub const fn is_in_groups(self) -> bool {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::IN_GROUPS),*
+                }
+            }
+
             /// Why its namespaces are not written to files, if they are not.
             pub const fn not_dumped(self) -> Option<&'static str> {
                 match self {
@@ -155,6 +162,13 @@ macro_rules! classes {
             pub fn promise(&self) -> &'static str {
                 match self {
                     $(NamespaceSpec::$Variant(spec) => class::Spec::promise(spec)),*
+                }
+            }
+
+            /// What people are shown of it behind its name and class.
+            pub fn lines(&self) -> Vec<class::Line> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::lines(spec)),*
                 }
             }
 

@@ -59,8 +59,7 @@ fn class_of(written: &Written) -> Result<Class, Wrong> {
     let value = written.get(CLASS);
     let value = value.ok_or_else(|| wrong(format!("it is missing; a namespace has a class, one of: {}", known())))?;
     let name = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let class = Class::ALL.iter().copied().find(|class| class.name() == name);
-    class.ok_or_else(|| wrong(format!("class \"{name}\" is not known; known are: {}", known())))
+    Class::named(&name).ok_or_else(|| wrong(format!("class \"{name}\" is not known; known are: {}", known())))
 }
 
 /// Why a class does not take a key.
@@ -94,6 +93,13 @@ impl<'de> Deserialize<'de> for NamespaceSpec {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let written = Written::deserialize(from)?;
         NamespaceSpec::read(&written).map_err(|(key, why)| serde::de::Error::custom(format!("{key}: {why}")))
+    }
+}
+
+impl Class {
+    /// The class of this name, if this program has it.
+    pub fn named(name: &str) -> Option<Class> {
+        Self::ALL.iter().copied().find(|class| class.name() == name)
     }
 }
 

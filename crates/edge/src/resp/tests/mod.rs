@@ -227,6 +227,7 @@ fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::vie
         hot: Vec::new(),
         odds: Default::default(),
         shards_declared: None,
+        lines: Vec::new(),
         shards: [].into(),
     }
 }
