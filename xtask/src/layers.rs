@@ -36,8 +36,9 @@ const TABLE: &[Layer] = &[
     below("linear", &["base", "flow", "cluster", "class", "sql"]),
     below("cache", &["base", "flow", "class"]),
     below("object", &["base", "flow", "class"]),
+    below("scratch", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object", "sql"]),
+    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object", "sql", "scratch"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),

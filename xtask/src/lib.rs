@@ -1,5 +1,5 @@
 //! Keeps the house in order (architecture.md, style.md): who may use whom, purity below the waterline, headers, leftovers,
-//! length of files, paths in documents, cases that have tests, what belongs to a built-in service, known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
+//! length of files, paths in documents, cases that have tests, what a class costs (`recipe`), what belongs to a built-in service, known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
 //! `documents` at what leads people through the tree. Every check
 //! is a plain function from text to findings, with a test in which it fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -9,6 +9,7 @@ pub mod cases;
 pub mod documents;
 pub mod files;
 pub mod layers;
+pub mod recipe;
 pub mod services;
 
 use std::fmt;

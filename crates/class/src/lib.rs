@@ -110,6 +110,11 @@ pub trait Class: Sized {
         None
     }
 
+    /// Why no namespace may be of this class where this node takes declarations, if that is so: by what it was started with.
+    fn lacks(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What its part of this node tells the others: asked for once a second or so, and when something has happened that they wait for.
     fn report(&mut self, _now: Time) -> Self::Report {
         Self::Report::default()

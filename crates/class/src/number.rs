@@ -14,6 +14,8 @@ impl Number {
     pub const OBJECT: Number = Number(4);
     pub const CACHE: Number = Number(5);
     pub const SQL: Number = Number(6);
+    /// Of the class for tests.
+    pub const SCRATCH: Number = Number(255);
 
     /// The class that a frame of this kind is for.
     pub fn of_frame(frame: u16) -> Option<Number> {

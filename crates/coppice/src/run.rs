@@ -88,6 +88,9 @@ pub struct RunArgs {
     /// Clones that this node is meant to run at most (default: as in node.toml, else 4 for each processor)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLONES_MAX)))]
     pub clones_max: Option<u32>,
+    /// For tests: namespaces of class scratch may be declared, of which each node has a part of its own
+    #[arg(long)]
+    pub scratch: bool,
     /// Take part as a program of this level would: while an upgrade is on trial, the older program can come back (default: all that
     /// this program has)
     #[arg(long, value_name = "N", default_value_t = LEVEL, hide_default_value = true, value_parser = level)]
@@ -290,6 +293,7 @@ impl Home {
             seed: seed()?,
             settings: state::Settings {
                 session: state::session::Settings { brick_bytes },
+                scratch: state::scratch::Settings { is_allowed: args.scratch },
                 ..state::Settings::default()
             },
             overflow: args.overflow || self.file.overflow,

@@ -70,6 +70,9 @@ pub struct UpArgs {
     /// The API of each node shows nothing to who shows no token
     #[arg(long)]
     pub api_private: bool,
+    /// For tests: namespaces of class scratch may be declared, of which each node has a part of its own
+    #[arg(long)]
+    pub scratch: bool,
     #[command(flatten)]
     pub ports: DoorPorts,
 }
@@ -315,6 +318,9 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     }
     if args.api_private {
         command.arg("--api-private");
+    }
+    if args.scratch {
+        command.arg("--scratch");
     }
     if let Some(most) = args.clones_max {
         command.args(["--clones-max", &most.to_string()]);

@@ -1,7 +1,5 @@
 //! Answers to the front doors. What changes the declaration waits for the root group, with a deadline.
 
-use std::collections::BTreeMap;
-
 use base::process::Private;
 use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time};
 use bytes::Bytes;
@@ -9,7 +7,6 @@ use clones::off::Target;
 use clones::{LEVEL_SECRETS, Size, group, members};
 use cluster::admission::Word;
 use cluster::root::{self, Change, Conflict};
-use cluster::{Card, Door};
 use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
@@ -353,24 +350,6 @@ impl Node {
             Ok(None) => finish(pending, Outcome::Done(()), self.root.declared().version, None, out),
             Err(refused) => finish(pending, Outcome::Refused(refused), 0, None, out),
         }
-    }
-
-    /// Whether what a declaration needs of nodes is there: free ports, the built-in services that it names, and programs that know
-    /// its keys.
-    fn fits_here(&self, file: &str, text: &str) -> Result<(), String> {
-        declared::is_understood(file, text, self.agreed().max(self.level_of_all()))?;
-        declared::free_ports(file, text, &self.doors())?;
-        declared::has_builtins(file, text, self.builtins)
-    }
-
-    /// Ports on which live nodes listen themselves, and for what.
-    fn doors(&self) -> BTreeMap<u16, String> {
-        let of = |card: &Card| {
-            let name = card.name.clone();
-            let text = move |door: Door| format!("where node {name} listens ({})", door.about().purpose);
-            card.doors.open().map(move |(door, at)| (at.port(), text(door)))
-        };
-        self.live_cards().flat_map(of).collect()
     }
 
     /// An error: not all nodes have the programs that something needs.

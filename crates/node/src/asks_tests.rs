@@ -132,6 +132,25 @@ fn declarations_that_come_at_once_are_all_made_and_a_wrong_one_holds_nobody_up()
 }
 
 #[test]
+fn a_class_that_nodes_were_not_started_for_is_refused_before_anything_is_changed() {
+    let mut bench = Bench::new();
+    let text = "[namespace.carts]\nclass = \"session\"\n[namespace.notes]\nclass = \"scratch\"\n".to_owned();
+    for dry_run in [true, false] {
+        let apply = Ask::Apply { file: "a.toml".into(), text: text.clone(), dry_run, entropy: [1; 32] };
+        let [Answer::Applied(Outcome::Refused(refused))] = &bench.ask_all(vec![apply])[..] else {
+            panic!("it was taken")
+        };
+        assert!(
+            refused.why.starts_with("a.toml:4: namespace.notes.class: class scratch is for tests"),
+            "{}",
+            refused.why
+        );
+        assert!(refused.why.contains("--scratch"), "it says what to do");
+    }
+    assert_eq!(bench.node.root.declared().of_kind("namespace").count(), 0);
+}
+
+#[test]
 fn who_waits_for_his_turn_is_refused_when_his_time_is_over() {
     let mut bench = Bench::new();
     for id in 0..3 {

@@ -123,12 +123,12 @@ pub(crate) fn former_of(key: &str) -> Option<NodeId> {
 /// What a file says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(crate) struct File {
     #[serde(default)]
     service: BTreeMap<String, Spanned<ServiceSpec>>,
     /// As they are written: what is wrong in one is told with its line.
     #[serde(default)]
-    namespace: BTreeMap<String, Spanned<Written>>,
+    pub(crate) namespace: BTreeMap<String, Spanned<Written>>,
     #[serde(default)]
     pipeline: BTreeMap<String, Spanned<PipelineSpec>>,
     #[serde(default)]
@@ -714,7 +714,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 
 /// `file:line: key: why`, at the line of the key (`service.shop.http.path`), else of its table. A mistake in something
 /// that this file does not declare has no line.
-fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String {
+pub(crate) fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String {
     let mut parts = key.splitn(3, '.');
     let (table, name, rest) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let span = match table {

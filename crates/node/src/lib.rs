@@ -29,6 +29,7 @@ pub mod certificates;
 pub mod declared;
 pub mod deploy;
 mod facts;
+mod fits;
 mod frames;
 #[cfg(test)]
 mod frames_tests;

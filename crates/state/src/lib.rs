@@ -23,6 +23,7 @@ pub use cache;
 pub use class;
 pub use linear;
 pub use object;
+pub use scratch;
 pub use session;
 pub use soft;
 pub use sql;
@@ -38,6 +39,7 @@ list::classes! {
     soft Soft: ::soft::Soft,
     object Object: ::object::Object,
     sql Sql: ::sql::Sql,
+    scratch Scratch: ::scratch::Scratch,
 }
 
 /// What is known of a figure of any class.

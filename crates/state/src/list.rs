@@ -433,6 +433,13 @@ macro_rules! classes {
                 [$(class::Class::counted_on(&self.$field)),*].into_iter().flatten().next()
             }
 
+            /// Why no namespace may be of this class where this node takes declarations, if that is so.
+            pub fn lacks(&self, class: Class) -> Option<&'static str> {
+                match class {
+                    $(Class::$Variant => class::Class::lacks(&self.$field)),*
+                }
+            }
+
             /// What this node tells the others.
             pub fn report(&mut self, now: Time) -> Reports {
                 Reports { $($field: class::Class::report(&mut self.$field, now)),* }

@@ -47,7 +47,7 @@ fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {
 /// Not all classes have values that lie at keys.
 pub fn has_keys(api: &Api, ns: &str) -> Result<(), Problem> {
     match api.view().class_of(ns) {
-        Class::Session | Class::Linear | Class::Cache | Class::Soft => Ok(()),
+        Class::Session | Class::Linear | Class::Cache | Class::Soft | Class::Scratch => Ok(()),
         class @ (Class::Object | Class::Sql) => {
             let why =
                 format!("namespace {ns} is of class {class}, which has no keys over HTTP: {}", instead(class, ns));
@@ -70,6 +70,7 @@ fn instead(class: Class, ns: &str) -> String {
             "its values are at /v1/ns/{ns}/keys/KEY, its collections at /v1/ns/{ns}/apply/KEY, or go by the Redis protocol"
         ),
         Class::Sql => format!("statements go to /v1/ns/{ns}/sql"),
+        Class::Scratch => format!("its values are at /v1/ns/{ns}/keys/KEY, and end with their node"),
         Class::Object => format!("objects are at /v1/ns/{ns}/objects/OWNER/ID"),
     }
 }

@@ -24,7 +24,7 @@ use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{done, odd};
 use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
-use super::{Api, Problem, address, guard, soft};
+use super::{Api, Problem, address, guard, scratch, soft};
 use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
@@ -437,6 +437,9 @@ pub async fn keys(
     let query = query.unwrap_or_default();
     if api.view().class_of(&ns) == Class::Soft {
         return soft::keys(&api, ns, address::read(&query)?, &headers).await;
+    }
+    if api.view().class_of(&ns) == Class::Scratch {
+        return scratch::count(&api, ns, &headers).await;
     }
     only_linear(&api, &ns)?;
     let page: Page = address::read(&query)?;

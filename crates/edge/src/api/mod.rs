@@ -75,6 +75,7 @@ mod process;
 mod profiles;
 pub mod program;
 mod run;
+mod scratch;
 mod secrets;
 mod shown;
 mod soft;

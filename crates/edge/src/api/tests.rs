@@ -30,6 +30,8 @@ mod of_objects;
 mod of_places;
 #[path = "tests/rights.rs"]
 mod of_rights;
+#[path = "tests/scratch.rs"]
+mod of_scratch;
 #[path = "tests/shown.rs"]
 mod of_shown;
 #[path = "tests/soft.rs"]

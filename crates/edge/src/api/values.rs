@@ -21,7 +21,7 @@ use super::class::{has_keys, only_session, without};
 use super::declare::whole;
 use super::limits::*;
 use super::problem::done;
-use super::{Api, Problem, cache, guard, linear, soft};
+use super::{Api, Problem, cache, guard, linear, scratch, soft};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
@@ -44,17 +44,16 @@ pub async fn get(
     guard::holder(&headers, &api.view(), &ns)?;
     has_keys(&api, &ns)?;
     let Query(look) = query?;
-    if api.view().class_of(&ns) == Class::Linear {
-        return linear::get(&api, &ns, key, &look, &headers).await;
-    }
-    if look.stale.is_some() && !is_soft(&api, &ns) {
+    let class = api.view().class_of(&ns);
+    if look.stale.is_some() && !matches!(class, Class::Linear | Class::Soft) {
         return Err(Problem::wrong("stale is for namespaces of class linear and soft"));
     }
-    if api.view().class_of(&ns) == Class::Cache {
-        return cache::get(&api, ns, key, &headers).await;
-    }
-    if is_soft(&api, &ns) {
-        return soft::get(&api, ns, key, &look, &headers).await;
+    match class {
+        Class::Linear => return linear::get(&api, &ns, key, &look, &headers).await,
+        Class::Cache => return cache::get(&api, ns, key, &headers).await,
+        Class::Soft => return soft::get(&api, ns, key, &look, &headers).await,
+        Class::Scratch => return scratch::get(&api, ns, key, &headers).await,
+        Class::Session | Class::Object | Class::Sql => (),
     }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
@@ -70,17 +69,16 @@ pub async fn put(
     guard::holder(&headers, &api.view(), &ns)?;
     let Query(query) = query?;
     has_keys(&api, &ns)?;
-    if api.view().class_of(&ns) == Class::Linear {
-        return linear::put(&api, &ns, key, query, &headers, body).await;
-    }
-    if query.wants_old() {
+    let class = api.view().class_of(&ns);
+    if query.wants_old() && class != Class::Linear {
         return Err(Problem::wrong("return is for namespaces of class linear"));
     }
-    if api.view().class_of(&ns) == Class::Cache {
-        return cache::put(&api, ns, key, &headers, body).await;
-    }
-    if is_soft(&api, &ns) {
-        return soft::put(&api, ns, key, &headers, body).await;
+    match class {
+        Class::Linear => return linear::put(&api, &ns, key, query, &headers, body).await,
+        Class::Cache => return cache::put(&api, ns, key, &headers, body).await,
+        Class::Soft => return soft::put(&api, ns, key, &headers, body).await,
+        Class::Scratch => return scratch::put(&api, ns, key, &headers, body).await,
+        Class::Session | Class::Object | Class::Sql => (),
     }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
@@ -97,14 +95,12 @@ pub async fn put(
 pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     has_keys(&api, &ns)?;
-    if api.view().class_of(&ns) == Class::Linear {
-        return linear::remove(&api, &ns, key, &headers).await;
-    }
-    if api.view().class_of(&ns) == Class::Cache {
-        return cache::remove(&api, ns, key, &headers).await;
-    }
-    if is_soft(&api, &ns) {
-        return soft::remove(&api, ns, key, &headers).await;
+    match api.view().class_of(&ns) {
+        Class::Linear => return linear::remove(&api, &ns, key, &headers).await,
+        Class::Cache => return cache::remove(&api, ns, key, &headers).await,
+        Class::Soft => return soft::remove(&api, ns, key, &headers).await,
+        Class::Scratch => return scratch::remove(&api, ns, key, &headers).await,
+        Class::Session | Class::Object | Class::Sql => (),
     }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let action = match when(&headers)? {
@@ -218,10 +214,6 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, head
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
         other => unreachable!("a put by cookie was answered by {other:?}"),
     }
-}
-
-fn is_soft(api: &Api, ns: &str) -> bool {
-    api.view().class_of(ns) == Class::Soft
 }
 
 async fn keyed(api: &Api, ns: String, key: Bytes, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {

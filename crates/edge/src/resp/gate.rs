@@ -272,9 +272,10 @@ impl Gate {
             let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
             let _ = answer.send(match class {
                 Class::Linear => Answer::Linear(Outcome::Refused(refused)),
-                Class::Session | Class::Object | Class::Sql => Answer::Session(Outcome::Refused(refused)),
                 Class::Cache => Answer::Cache(Outcome::Refused(refused)),
                 Class::Soft => Answer::Soft(Outcome::Refused(refused)),
+                // The others ask nothing here.
+                _ => Answer::Session(Outcome::Refused(refused)),
             });
             return true;
         }
@@ -384,10 +385,10 @@ fn class(ask: &Ask) -> Class {
 fn budget(class: Class) -> Span {
     match class {
         Class::Linear => LINEAR_BUDGET,
-        Class::Session | Class::Object | Class::Sql => OP_BUDGET,
         // A purge may have to wait for the leases of a hung node.
         Class::Cache => CACHE_BUDGET,
         Class::Soft => SOFT_BUDGET,
+        _ => OP_BUDGET,
     }
 }
 

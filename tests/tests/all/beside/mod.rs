@@ -56,6 +56,7 @@ mod quotas;
 mod root;
 mod routes;
 mod sandbox;
+mod scratch;
 mod sdk;
 mod secrets;
 mod secure_doors;

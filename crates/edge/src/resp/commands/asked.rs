@@ -118,7 +118,7 @@ fn copies(call: &Call<'_>) -> Copies {
             groups.and_then(Iterator::min).unwrap_or(0)
         }
         Class::Session | Class::Soft | Class::Object | Class::Sql => others.min(1),
-        Class::Cache => 0,
+        _ => 0,
     };
     let is_in_memory = declared.is_some_and(|namespace| namespace.durability.as_deref() == Some("memory"));
     Copies { elsewhere: elsewhere as i64, is_on_disk: class == Class::Linear && !is_in_memory }

@@ -61,7 +61,8 @@ impl Keyspace {
                 Class::Linear => count_linear(&space).await,
                 Class::Cache => count_cache(&space).await,
                 Class::Soft => count_soft(&space).await,
-                Class::Object | Class::Sql => None,
+                // They have no keys at this door.
+                _ => None,
             }
         };
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {

@@ -369,7 +369,7 @@ pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
         Class::Linear => linear::find(name),
         Class::Cache => cache::find(name),
         Class::Soft => soft::find(name),
-        Class::Object | Class::Sql => find(name).filter(|spec| spec.does.is_of_connection()),
+        _ => find(name).filter(|spec| spec.does.is_of_connection()),
     }
 }
 
@@ -379,6 +379,9 @@ const OF_OBJECTS: refused::Table =
 
 /// Neither has class `sql`.
 const OF_SQL: refused::Table = &[(&["*"], "statements go to /v1/ns/NAMESPACE/sql of the HTTP API: docs/guide/sql.md")];
+
+/// Nor has one that says nothing here.
+const OF_NONE: refused::Table = &[(&["*"], "its values are at /v1/ns/NAMESPACE/keys of the HTTP API: docs/api.md")];
 
 /// The error for a command that is not in the list of this class.
 pub fn not_offered(class: Class, command: &Command) -> Reply {
@@ -390,6 +393,7 @@ pub fn not_offered(class: Class, command: &Command) -> Reply {
         Class::Soft => soft::INSTEAD,
         Class::Object => OF_OBJECTS,
         Class::Sql => OF_SQL,
+        _ => OF_NONE,
     };
     let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
     Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))
