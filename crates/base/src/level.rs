@@ -79,8 +79,12 @@
 //!
 //! - nodes say how many updates of class `soft` they have made, so that a reader knows how old what it gets may be (`soft/src/stale.rs`)
 //! - managers of owners of class `object` are told who has whose objects (`object/src/owners.rs`): frames
+//!
+//! Level 12:
+//!
+//! - fields of hashes of class `linear` end by themselves: a kind of value, and the functions `hash.expire` and its like (`linear/src/functions/hash_ends.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
-pub const LEVEL: u32 = 11;
+pub const LEVEL: u32 = 12;
 
 const _: () = assert!(LEVEL >= 1, "what says nothing of its level has 1");

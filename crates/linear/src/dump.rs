@@ -108,6 +108,9 @@ impl dump::Dump for Dump {
     }
 }
 
+/// The kind of a hash of which some fields end.
+pub const HASH_ENDING: &str = "hash-ending";
+
 fn item(reply: Reply, at_ms: u64) -> Option<Item> {
     let Reply::List(all) = reply else { return None };
     let mut all = all.into_iter();
@@ -116,7 +119,15 @@ fn item(reply: Reply, at_ms: u64) -> Option<Item> {
     let end_ms = u64::try_from(left).ok().map(|left| at_ms.saturating_add(left));
     let value = |reply: Reply| if let Reply::Bytes(bytes) = reply { Some(bytes) } else { None };
     let (kind, token, values) = (ItemKind::named(&kind)?, u64::try_from(token).ok()?, all.map(value));
-    Some(Item { key, kind, end_ms, token, values: values.collect::<Option<_>>()? })
+    let mut values = values.collect::<Option<Vec<_>>>()?;
+    if kind == ItemKind::HashEnding {
+        // What is left becomes the moment at which each ends.
+        for left in values.iter_mut().skip(2).step_by(3).filter(|left| !left.is_empty()) {
+            let ms: u64 = std::str::from_utf8(left).ok()?.parse().ok()?;
+            *left = at_ms.saturating_add(ms).to_string().into();
+        }
+    }
+    Some(Item { key, kind, end_ms, token, values })
 }
 
 /// What puts this back.
@@ -129,12 +140,30 @@ pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Option<Op> {
         Record::Item(item) if item.end_ms.is_some_and(|end| end <= wall_ms) => return None,
         Record::Item(item) => {
             let end = item.end_ms.map_or("none".into(), moment::at);
+            if item.kind == ItemKind::HashEnding {
+                let step = Step::new(item.key.clone(), "hash.load", ending(end.into(), &item.values)?);
+                return Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) });
+            }
             let head = [item.kind.name().into(), end.into(), item.token.to_string().into()];
             Step::new(item.key.clone(), "load", head.into_iter().chain(item.values.iter().cloned()).collect())
         }
         Record::Head(_) | Record::End(_) | Record::Broken(_) => return None,
     };
     Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) })
+}
+
+/// Arguments that make a hash with fields that end at moments; none if these are no moments.
+fn ending(end: Bytes, values: &[Bytes]) -> Option<Vec<Bytes>> {
+    let mut args = vec![end];
+    for triple in values.chunks(3) {
+        let [field, value, end] = triple else { return None };
+        let end = match &end[..] {
+            [] => "none".into(),
+            ms => moment::at(std::str::from_utf8(ms).ok()?.parse().ok()?),
+        };
+        args.extend([field.clone(), value.clone(), end.into()]);
+    }
+    Some(args)
 }
 
 /// A database that is being loaded: its pieces come to lie at keys beside it, each of which ends by itself, and with the last record it takes
@@ -216,6 +245,7 @@ pub fn loaded(ran: &Ran) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::functions::{self, Run};
+    use crate::hash::Hash;
     use crate::sorted::{Scored, Sorted};
     use crate::space::Space;
     use crate::stream::{Group, Id, Stream};
@@ -253,6 +283,10 @@ mod tests {
         here.set(&bytes("large"), Value::Text(large.clone()), 0);
         here.set(&bytes("larger"), Value::List(Arc::new([large.clone(), large].into())), 0);
         here.set(&bytes("hash"), Value::Hash(Arc::new([(bytes("f"), bytes("v"))].into())), 0);
+        let mut ending: Hash = [(bytes("f"), bytes("v")), (bytes("g"), bytes("w")), (bytes("h"), bytes(""))].into();
+        ending.set_end(b"g", 4_000);
+        ending.set_end(b"h", 7_000);
+        here.set(&bytes("hash-ending"), Value::Hash(Arc::new(ending)), 8_000);
         here.set(&bytes("list"), Value::List(Arc::new([bytes("b"), bytes("a"), bytes("b")].into())), 0);
         here.set(&bytes("set"), Value::Set(Arc::new([bytes("a"), bytes("")].into())), 0);
         let scored =
@@ -265,8 +299,8 @@ mod tests {
         here.set(&bytes("stream"), Value::Stream(Arc::new(stream)), 0);
         here.set(&bytes("lease"), Value::Lease { holder: bytes("me"), token: 8 }, 9_000);
         let all = dumped(&mut here);
-        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 11 }));
-        assert_eq!(all.len(), 12);
+        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 12 }));
+        assert_eq!(all.len(), 13);
         // Something else is there, and more than once is once.
         there.set(&bytes("list"), Value::Text(bytes("other")), 7);
         for _ in 0..2 {

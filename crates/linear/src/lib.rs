@@ -36,6 +36,7 @@ mod freshness;
 pub mod functions;
 pub mod geo;
 mod group;
+mod hash;
 mod heat;
 mod history;
 mod ledger;

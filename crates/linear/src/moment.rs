@@ -19,29 +19,34 @@ pub fn at(unix_ms: u64) -> String {
     format!("{AT}{unix_ms}")
 }
 
-/// The step's argument that says when something ends.
-fn end_of(step: &mut Step) -> Option<&mut Bytes> {
-    match step.function {
-        "put" => step.args.get_mut(2),
-        "load" => step.args.get_mut(1),
-        "expire" | "get-expire" => step.args.first_mut(),
-        _ => None,
-    }
+/// The step's arguments that say when something ends: the first, and of some each after so many more.
+fn ends_of(step: &mut Step) -> impl Iterator<Item = &mut Bytes> {
+    let (first, each) = match step.function {
+        "put" => (2, usize::MAX),
+        "load" | "hash.set-expire" => (1, usize::MAX),
+        "expire" | "get-expire" | "hash.expire" | "hash.get-expire" => (0, usize::MAX),
+        "hash.load" => (0, 3),
+        _ => (usize::MAX, usize::MAX),
+    };
+    step.args.iter_mut().skip(first).step_by(each)
 }
 
 /// As the group takes them, by this clock, and for programs of this level.
 pub fn resolve(steps: &mut [Step], wall_ms: u64, agreed: u32) {
     for step in steps {
         let moment = |end: &Bytes| std::str::from_utf8(end.strip_prefix(AT.as_bytes())?).ok()?.parse::<u64>().ok();
-        let Some((end, at)) = end_of(step).and_then(|end| moment(end).map(|at| (end, at))) else { continue };
-        match at.saturating_sub(wall_ms) {
-            0 if agreed >= PASSED_LEVEL => *end = Bytes::from_static(PASSED),
-            // The shortest that older programs have.
-            0 => {
-                *end = Bytes::from_static(b"1");
-                end_for_older(step);
+        let mut is_over = false;
+        for end in ends_of(step) {
+            let Some(at) = moment(end) else { continue };
+            match at.saturating_sub(wall_ms) {
+                0 if agreed >= PASSED_LEVEL => *end = Bytes::from_static(PASSED),
+                // The shortest that older programs have.
+                0 => (*end, is_over) = (Bytes::from_static(b"1"), true),
+                left => *end = left.to_string().into(),
             }
-            left => *end = left.to_string().into(),
+        }
+        if is_over {
+            end_for_older(step);
         }
     }
 }
@@ -78,6 +83,13 @@ mod tests {
             ("expire", ["at:9000", "any", ""], "expire 4000 any ", "expire 4000 any "),
             ("get-expire", ["at:4999", "", ""], "get-expire passed  ", "get-expire 1  "),
             ("load", ["string", "at:9000", "0"], "load string 4000 0", "load string 4000 0"),
+            ("hash.expire", ["at:9000", "nx", "at:1"], "hash.expire 4000 nx at:1", "hash.expire 4000 nx at:1"),
+            (
+                "hash.set-expire",
+                ["always", "at:1", "at:2"],
+                "hash.set-expire always passed at:2",
+                "hash.set-expire always 1 at:2",
+            ),
             ("list.push-right", ["at:0", "", ""], "list.push-right at:0  ", "list.push-right at:0  "),
         ] {
             let shown = |agreed| {

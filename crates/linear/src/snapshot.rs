@@ -10,6 +10,7 @@ use prost::Message as _;
 use uuid::Uuid;
 
 use super::database::{Beside, Image};
+use super::hash::Hash;
 use super::ledger::Ledger;
 use super::limits::PART_BYTES;
 use super::map::Leaf;
@@ -96,6 +97,9 @@ struct WireEntry {
     /// Of a sorted set: one for each item.
     #[prost(double, repeated, tag = "8")]
     scores: Vec<f64>,
+    /// Of a hash whose fields end: one for each field, 0 where it does not.
+    #[prost(uint64, repeated, tag = "9")]
+    ends: Vec<u64>,
 }
 
 /// Of a script: its digest and text; of a library: its name, text and functions.
@@ -139,6 +143,8 @@ const LEASE: u32 = 5;
 const SORTED: u32 = 6;
 const LEDGER: u32 = 7;
 const STREAM: u32 = 8;
+/// A hash of which some field ends: of its own, so that a program that knows of no such ends does not take it for one.
+const HASH_ENDING: u32 = 9;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
@@ -311,9 +317,12 @@ impl WireEntry {
         let mut wire = Self { key: key.clone(), version: entry.version, end: entry.end, ..Self::default() };
         match &entry.value {
             Value::Text(text) => (wire.kind, wire.text) = (TEXT, text.clone()),
-            Value::Hash(map) => {
-                wire.kind = HASH;
-                wire.items = map.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
+            Value::Hash(hash) => {
+                wire.kind = if hash.has_ends() { HASH_ENDING } else { HASH };
+                wire.items = hash.all().flat_map(|(field, value, _)| [field.clone(), value.clone()]).collect();
+                if hash.has_ends() {
+                    wire.ends = hash.all().map(|(_, _, end)| end).collect();
+                }
             }
             Value::List(items) => (wire.kind, wire.items) = (LIST, items.iter().cloned().collect()),
             Value::Set(set) => (wire.kind, wire.items) = (SET, set.iter().cloned().collect()),
@@ -340,6 +349,14 @@ impl WireEntry {
             HASH if self.items.len().is_multiple_of(2) => {
                 let pairs = self.items.chunks_exact(2).map(|pair| (own(&pair[0]), own(&pair[1])));
                 Value::Hash(Arc::new(pairs.collect()))
+            }
+            HASH_ENDING if self.items.len() == 2 * self.ends.len() => {
+                let pairs = self.items.chunks_exact(2).map(|pair| (own(&pair[0]), own(&pair[1])));
+                let mut hash: Hash = pairs.collect();
+                for (pair, end) in self.items.chunks_exact(2).zip(&self.ends) {
+                    hash.set_end(&pair[0], *end);
+                }
+                Value::Hash(Arc::new(hash))
             }
             LIST => Value::List(Arc::new(self.items.iter().map(own).collect())),
             SET => Value::Set(Arc::new(self.items.iter().map(own).collect())),

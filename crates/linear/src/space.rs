@@ -53,6 +53,8 @@ pub struct Space {
     map: Map,
     /// Ends of keys that have one.
     ends: BTreeSet<(u64, Bytes)>,
+    /// Of keys of which some item ends, when the next one does.
+    item_ends: BTreeSet<(u64, Bytes)>,
     clock: u64,
     /// Counts up with each change.
     revision: u64,
@@ -163,10 +165,12 @@ impl Space {
         let goes = |key: &[u8]| hash_of(key) >= split.at;
         let map = self.map.part(goes);
         let ends = self.ends.extract_if(.., |(_, key)| goes(key)).collect();
+        let item_ends = self.item_ends.extract_if(.., |(_, key)| goes(key)).collect();
         let bytes = map.from(b"").map(|(key, entry)| entry_bytes(key, entry)).sum();
         let born = Space {
             map,
             ends,
+            item_ends,
             clock: self.clock,
             revision: self.revision,
             clients: self.clients.clone(),
@@ -213,8 +217,14 @@ impl Space {
     /// As it will be when an entry with this clock is applied next, for who changes it to see what comes of it. Shares memory.
     pub fn draft(&self, clock: u64) -> Self {
         let clock = self.clock.max(clock);
+        // As many as one entry removes, and in the same order.
+        let over = |ends: &BTreeSet<(u64, Bytes)>| {
+            ends.iter().take_while(|(end, _)| *end <= clock).take(EXPIRED_AT_ONCE).cloned().collect()
+        };
         let mut draft = Self {
             map: self.map.clone(),
+            ends: over(&self.ends),
+            item_ends: over(&self.item_ends),
             texts: Arc::clone(&self.texts),
             clock,
             revision: self.revision,
@@ -225,10 +235,7 @@ impl Space {
             program: self.program,
             ..Self::default()
         };
-        let over = self.ends.iter().take_while(|(end, _)| *end <= clock);
-        for (_, key) in over.take(EXPIRED_AT_ONCE) {
-            draft.remove(key);
-        }
+        draft.expire();
         draft
     }
 
@@ -241,9 +248,9 @@ impl Space {
         Arc::make_mut(&mut self.texts)
     }
 
-    /// When the next key ends.
+    /// When the next key ends, or an item in one.
     pub fn next_end(&self) -> Option<u64> {
-        self.ends.first().map(|(end, _)| *end)
+        [&self.ends, &self.item_ends].into_iter().filter_map(|ends| ends.first()).map(|(end, _)| *end).min()
     }
 
     /// Keys, those included that end at this moment.
@@ -261,7 +268,7 @@ impl Space {
     }
 
     pub fn is_over(&self, entry: &Entry) -> bool {
-        entry.end != 0 && entry.end <= self.clock
+        entry.end != 0 && entry.end <= self.clock || entry.value.is_over(self.clock)
     }
 
     pub fn get(&self, key: &[u8]) -> Option<&Entry> {
@@ -289,9 +296,24 @@ impl Space {
         if end != 0 {
             self.ends.insert((end, key.clone()));
         }
+        let item_end = value.next_item_end();
         let old = self.map.insert(key.clone(), Entry { value, version: self.revision, end, size });
+        self.follow_items(key, old.as_ref().map_or(0, |old| old.value.next_item_end()), item_end);
         if let Some(old) = old {
             self.forget(key, &old, end);
+        }
+    }
+
+    /// The next end of an item of this key was the one, and is the other.
+    fn follow_items(&mut self, key: &Bytes, was: u64, is: u64) {
+        if was == is {
+            return;
+        }
+        if was != 0 {
+            self.item_ends.remove(&(was, key.clone()));
+        }
+        if is != 0 {
+            self.item_ends.insert((is, key.clone()));
         }
     }
 
@@ -336,12 +358,14 @@ impl Space {
         }
         let version = self.revision + 1;
         let entry = self.map.get_mut(key).expect("it was just seen or made");
-        let before = entry.size;
+        let (before, item_end) = (entry.size, entry.value.next_item_end());
         let result = act(&mut entry.value, &mut entry.size)?;
         entry.version = version;
         self.revision = version;
         self.bytes = (self.bytes + entry.size).saturating_sub(before);
-        if entry.value.is_empty() {
+        let (is_empty, next) = (entry.value.is_empty(), entry.value.next_item_end());
+        self.follow_items(key, item_end, next);
+        if is_empty {
             self.remove(key);
         } else {
             self.note_put(key);
@@ -354,6 +378,7 @@ impl Space {
         let old = self.map.remove(key)?;
         self.revision += 1;
         self.forget(key, &old, 0);
+        self.follow_items(key, old.value.next_item_end(), 0);
         self.note(key, if was_over { What::Ended } else { What::Removed });
         (!was_over).then_some(old)
     }
@@ -363,6 +388,7 @@ impl Space {
         let count = self.map.len();
         self.map.clear();
         self.ends.clear();
+        self.item_ends.clear();
         (self.bytes, self.revision) = (0, self.revision + 1);
         self.note(&Bytes::new(), What::Cleared);
         count
@@ -375,7 +401,7 @@ impl Space {
         }
     }
 
-    /// Removes keys whose time has come. A bounded number: to readers the others are absent already.
+    /// Removes keys whose time has come, and items. A bounded number of each: to readers the others are absent already.
     fn expire(&mut self) {
         self.doing = "";
         for _ in 0..EXPIRED_AT_ONCE {
@@ -384,9 +410,41 @@ impl Space {
                     let key = key.clone();
                     self.remove(&key);
                 }
-                _ => return,
+                _ => break,
             }
         }
+        self.doing = functions::FIELDS_ENDED;
+        let mut room = EXPIRED_AT_ONCE;
+        while room > 0
+            && let Some((end, key)) = self.item_ends.first()
+            && *end <= self.clock
+        {
+            let key = key.clone();
+            room -= self.drop_ended(&key, room);
+        }
+        self.doing = "";
+    }
+
+    /// Takes items out of a key that have ended, at least one of them; how many. What has none left is removed.
+    fn drop_ended(&mut self, key: &Bytes, most: usize) -> usize {
+        let clock = self.clock;
+        let entry = self.map.get_mut(key).expect("an item of it ends");
+        let (before, item_end) = (entry.size, entry.value.next_item_end());
+        let Value::Hash(hash) = &mut entry.value else { unreachable!("only fields of hashes end by themselves") };
+        let hash = Arc::make_mut(hash);
+        let gone = hash.drop_ended(clock, most);
+        entry.size = hash.bytes();
+        self.revision += 1;
+        entry.version = self.revision;
+        self.bytes = (self.bytes + entry.size).saturating_sub(before);
+        let (is_empty, next) = (entry.value.is_empty(), entry.value.next_item_end());
+        self.follow_items(key, item_end, next);
+        if is_empty {
+            self.remove(key);
+        } else {
+            self.note_put(key);
+        }
+        gone
     }
 
     /// Runs steps that change nothing.
@@ -458,6 +516,7 @@ impl Space {
             let (more, less) = match function.name {
                 "put" => (step.args.first().map_or(0, Bytes::len), size(&step.key)),
                 "copy" => (size(&step.key), made.map_or(0, size)),
+                "hash.load" => (step.args.iter().skip(1).map(Bytes::len).sum(), size(&step.key)),
                 // Behind kind, end and token.
                 "load" => (step.args.iter().skip(3).map(Bytes::len).sum(), size(&step.key)),
                 _ => (args, 0),
@@ -577,6 +636,9 @@ impl Space {
         self.bytes += entry_bytes(&key, &entry);
         if entry.end != 0 {
             self.ends.insert((entry.end, key.clone()));
+        }
+        if entry.value.next_item_end() != 0 {
+            self.item_ends.insert((entry.value.next_item_end(), key.clone()));
         }
         self.map.append(key, entry);
     }

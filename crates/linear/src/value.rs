@@ -1,10 +1,11 @@
 //! What a key holds. Collections are shared with snapshots and copied when they are changed under one.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::hash::Hash;
 use super::ledger::Ledger;
 use super::sorted::Sorted;
 use super::stream::Stream;
@@ -12,7 +13,7 @@ use super::stream::Stream;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     Text(Bytes),
-    Hash(Arc<BTreeMap<Bytes, Bytes>>),
+    Hash(Arc<Hash>),
     List(Arc<VecDeque<Bytes>>),
     Set(Arc<BTreeSet<Bytes>>),
     Sorted(Arc<Sorted>),
@@ -59,18 +60,28 @@ impl Value {
     pub fn is_empty(&self) -> bool {
         match self {
             Value::Text(_) | Value::Ledger(_) | Value::Stream(_) | Value::Lease { .. } => false,
-            Value::Hash(map) => map.is_empty(),
+            Value::Hash(hash) => hash.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
             Value::Sorted(sorted) => sorted.is_empty(),
         }
     }
 
+    /// When the next of its items ends, or has ended that is still in it; 0: none does. Only fields of hashes do.
+    pub fn next_item_end(&self) -> u64 {
+        if let Value::Hash(hash) = self { hash.next_end() } else { 0 }
+    }
+
+    /// All items in it have ended.
+    pub fn is_over(&self, clock: u64) -> bool {
+        if let Value::Hash(hash) = self { hash.is_over(clock) } else { false }
+    }
+
     /// Bytes that it holds, and [`ITEM_BYTES`] for each item (and its score). Counts through a collection.
     pub fn bytes(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
-            Value::Hash(map) => map.iter().map(|(field, value)| field.len() + value.len() + ITEM_BYTES).sum(),
+            Value::Hash(hash) => hash.bytes(),
             Value::List(list) => list.iter().map(|item| item.len() + ITEM_BYTES).sum(),
             Value::Set(set) => set.iter().map(|member| member.len() + ITEM_BYTES).sum(),
             Value::Sorted(sorted) => sorted.bytes(),

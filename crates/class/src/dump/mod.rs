@@ -109,7 +109,7 @@ pub struct Item {
     pub end_ms: Option<u64>,
     /// Of a lease: its fencing token. Else 0.
     pub token: u64,
-    /// The text; fields and values in turn; items; members; members and scores (text) in turn; a ledger's bytes; parts of a stream
+    /// The text; fields and values in turn; fields, values and ends (Unix milliseconds as text, or nothing) in turn; items; members; members and scores (text) in turn; a ledger's bytes; parts of a stream
     /// (`linear/src/stream/wire.rs`); the holder.
     pub values: Vec<Bytes>,
 }
@@ -124,11 +124,13 @@ pub enum ItemKind {
     Ledger,
     Lease,
     Stream,
+    /// A hash of which some fields end by themselves.
+    HashEnding,
 }
 
 impl ItemKind {
     /// In the order of their bytes: what comes later goes to the end.
-    const ALL: [ItemKind; 8] = [
+    const ALL: [ItemKind; 9] = [
         ItemKind::Text,
         ItemKind::Hash,
         ItemKind::List,
@@ -137,9 +139,10 @@ impl ItemKind {
         ItemKind::Sorted,
         ItemKind::Ledger,
         ItemKind::Stream,
+        ItemKind::HashEnding,
     ];
 
-    /// As Redis' TYPE says it.
+    /// As Redis' TYPE says it, where that says all.
     pub fn name(self) -> &'static str {
         match self {
             ItemKind::Text => "string",
@@ -149,6 +152,7 @@ impl ItemKind {
             ItemKind::Sorted => "zset",
             ItemKind::Ledger => "ledger",
             ItemKind::Stream => "stream",
+            ItemKind::HashEnding => "hash-ending",
             ItemKind::Lease => "lease",
         }
     }
@@ -162,6 +166,7 @@ impl ItemKind {
         match self {
             ItemKind::Text | ItemKind::Ledger | ItemKind::Lease => values == 1,
             ItemKind::Hash | ItemKind::Sorted => values > 0 && values.is_multiple_of(2),
+            ItemKind::HashEnding => values > 0 && values.is_multiple_of(3),
             ItemKind::List | ItemKind::Set | ItemKind::Stream => values > 0,
         }
     }

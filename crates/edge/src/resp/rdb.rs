@@ -8,8 +8,12 @@ use super::limits::{DUMP_BYTES_MAX, RESTORED_ITEMS_MAX};
 
 /// Format of what is written here: that of Redis 5.
 const VERSION: u16 = 9;
+/// ... of hashes whose fields end: that of Redis 7.4.
+const VERSION_ENDING: u16 = 12;
 /// The newest whose values are read as below; Redis 8 has 12.
 const VERSION_MAX: u16 = 15;
+/// The latest moment at which a field ends in a Redis.
+const MOMENT_MAX: u64 = (1 << 48) - 2;
 /// Version and CRC-64.
 const FOOTER_BYTES: usize = 10;
 
@@ -23,6 +27,8 @@ pub enum Value {
     Sorted(Vec<(Bytes, f64)>),
     /// Fields with their texts.
     Hash(Vec<(Bytes, Bytes)>),
+    /// Of which some end: with Unix milliseconds, or 0.
+    HashEnding(Vec<(Bytes, Bytes, u64)>),
 }
 
 /// Why a payload is none of a value.
@@ -53,6 +59,11 @@ mod kind {
     pub const SORTED_LISTPACK: u8 = 17;
     pub const LIST_OF_LISTPACKS: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
+    /// Hashes whose fields end. The first two are of candidates of 7.4: their moments are whole.
+    pub const HASH_ENDING_OLD: u8 = 22;
+    pub const HASH_ENDING_LISTPACK_OLD: u8 = 23;
+    pub const HASH_ENDING: u8 = 24;
+    pub const HASH_ENDING_LISTPACK: u8 = 25;
 }
 
 /// A payload with its version and checksum behind it.
@@ -99,6 +110,19 @@ pub fn dump(value: &Value) -> Bytes {
                 put_text(&mut out, text);
             }
         }
+        Value::HashEnding(fields) => {
+            // The first end, and how much later each is, and one: 0 does not end.
+            let first = fields.iter().map(|(_, _, end)| *end).filter(|end| *end != 0).min().unwrap_or(0);
+            out.push(kind::HASH_ENDING);
+            out.extend(first.to_le_bytes());
+            put_length(&mut out, fields.len());
+            for (field, text, end) in fields {
+                put_number(&mut out, if *end == 0 { 0 } else { end - first + 1 });
+                put_text(&mut out, field);
+                put_text(&mut out, text);
+            }
+            return sealed(out, VERSION_ENDING);
+        }
     }
     sealed(out, VERSION)
 }
@@ -118,6 +142,12 @@ pub fn restore(payload: &Bytes) -> Result<Value, Bad> {
         kind::HASH_ZIPLIST => text(&mut from).and_then(ziplist).and_then(paired).map(Value::Hash),
         kind::SET_INTEGERS => text(&mut from).and_then(integers).map(Value::Set),
         kind::HASH_LISTPACK => text(&mut from).and_then(listpack).and_then(paired).map(Value::Hash),
+        kind::HASH_ENDING_OLD | kind::HASH_ENDING => ending(&mut from, kind).map(Value::HashEnding),
+        kind::HASH_ENDING_LISTPACK_OLD | kind::HASH_ENDING_LISTPACK => {
+            let is_headed = kind == kind::HASH_ENDING_LISTPACK;
+            let is_sound = !is_headed || from.try_get_u64_le().is_ok();
+            is_sound.then(|| text(&mut from)).flatten().and_then(listpack).and_then(tripled).map(Value::HashEnding)
+        }
         kind::SORTED_LISTPACK => text(&mut from).and_then(listpack).and_then(scored).map(Value::Sorted),
         kind::SET_LISTPACK => text(&mut from).and_then(listpack).map(Value::Set),
         kind::LIST_OF_ZIPLISTS | kind::LIST_OF_LISTPACKS => nodes(&mut from, kind).map(Value::List),
@@ -133,6 +163,7 @@ impl Value {
             Self::List(items) | Self::Set(items) => items.is_empty(),
             Self::Sorted(members) => members.is_empty(),
             Self::Hash(fields) => fields.is_empty(),
+            Self::HashEnding(fields) => fields.is_empty(),
         }
     }
 
@@ -146,6 +177,9 @@ impl Value {
             Self::Text(_) | Self::List(_) => true,
             Self::Set(members) => once(members.iter()),
             Self::Hash(fields) => once(fields.iter().map(|(field, _)| field)),
+            Self::HashEnding(fields) => {
+                once(fields.iter().map(|(field, _, _)| field)) && fields.iter().all(|(_, _, end)| *end <= MOMENT_MAX)
+            }
             Self::Sorted(members) => {
                 once(members.iter().map(|(member, _)| member)) && members.iter().all(|(_, score)| !score.is_nan())
             }
@@ -162,6 +196,17 @@ fn put_length(out: &mut Vec<u8>, len: usize) {
         _ => {
             out.push(0x80);
             out.extend((len as u32).to_be_bytes());
+        }
+    }
+}
+
+/// A length that may be longer than any text.
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    match u32::try_from(number) {
+        Ok(short) => put_length(out, short as usize),
+        Err(_) => {
+            out.push(0x81);
+            out.extend(number.to_be_bytes());
         }
     }
 }
@@ -227,6 +272,34 @@ fn texts(from: &mut Bytes, each: usize) -> Option<Vec<Bytes>> {
 fn paired(flat: Vec<Bytes>) -> Option<Vec<(Bytes, Bytes)>> {
     let (pairs, rest) = flat.as_chunks::<2>();
     rest.is_empty().then(|| pairs.iter().map(|[field, text]| (field.clone(), text.clone())).collect())
+}
+
+/// Fields, values and moments in turn.
+fn tripled(flat: Vec<Bytes>) -> Option<Vec<(Bytes, Bytes, u64)>> {
+    let (triples, rest) = flat.as_chunks::<3>();
+    let end = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    let of = |[field, text, at]: &[Bytes; 3]| Some((field.clone(), text.clone(), end(at)?));
+    rest.is_empty().then(|| triples.iter().map(of).collect()).flatten()
+}
+
+/// The first end, and of each field how much later it ends, and one (0: it does not); before 7.4 was ready, the moments themselves.
+fn ending(from: &mut Bytes, kind: u8) -> Option<Vec<(Bytes, Bytes, u64)>> {
+    let first = if kind == kind::HASH_ENDING { from.try_get_u64_le().ok()? } else { 1 };
+    let count = length(from)?.checked_mul(2).filter(|count| *count <= RESTORED_ITEMS_MAX)? / 2;
+    let (mut fields, mut bytes) = (Vec::new(), 0);
+    for _ in 0..count {
+        let end = match length(from)? as u64 {
+            0 => 0,
+            later => first.checked_add(later - 1)?,
+        };
+        let (field, value) = (text(from)?, text(from)?);
+        bytes += field.len() + value.len();
+        if bytes > DUMP_BYTES_MAX {
+            return None;
+        }
+        fields.push((field, value, end));
+    }
+    Some(fields)
 }
 
 fn scored(flat: Vec<Bytes>) -> Option<Vec<(Bytes, f64)>> {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::number::sum;
 use super::*;
+use crate::hash::{Fields, Hash};
 use crate::value::ITEM_BYTES;
-
-type Fields = BTreeMap<Bytes, Bytes>;
 
 pub const ALL: &[Function] = &[
     read("hash.get", "field", |space, key, args| {
@@ -15,7 +14,8 @@ pub const ALL: &[Function] = &[
     }),
     read("hash.get-many", "field...", |space, key, args| {
         let map = of(space, key)?;
-        let value = |field| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |value| Reply::Bytes(value.clone()));
+        let value =
+            |field: &Bytes| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |value| Reply::Bytes(value.clone()));
         Ok(Reply::List(args.iter().map(value).collect()))
     }),
     read("hash.all", "", |space, key, args| {
@@ -28,11 +28,11 @@ pub const ALL: &[Function] = &[
     }),
     read("hash.has", "field", |space, key, args| {
         let field = one(args)?;
-        Ok(flag(of(space, key)?.is_some_and(|map| map.contains_key(field))))
+        Ok(flag(of(space, key)?.is_some_and(|map| map.has(field))))
     }),
     read("hash.scan", "first|after field count", |space, key, args| {
         let (from, count) = page(args)?;
-        let found = of(space, key)?.into_iter().flat_map(|map| map.range::<[u8], _>((from, Bound::Unbounded)));
+        let found = of(space, key)?.into_iter().flat_map(|map| map.from(from));
         let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
         Ok(Reply::List(found.take(count).flat_map(pair).collect()))
     }),
@@ -67,27 +67,24 @@ pub const ALL: &[Function] = &[
         }
         of(space, key)?;
         let more = args.iter().map(|arg| arg.len() + ITEM_BYTES).sum();
-        change(space, key, more, |map, size| {
-            let mut new = 0;
-            for pair in args.chunks_exact(2) {
-                new += usize::from(insert(map, size, pair[0].clone(), pair[1].clone()));
-            }
-            count(new)
+        change(space, key, more, |hash, clock| {
+            let new = args.chunks_exact(2).filter(|pair| hash.set(&pair[0], pair[1].clone(), clock));
+            count(new.count())
         })
     }),
     write("hash.set-new", "field value", |space, key, args| {
         let (field, value) = two(args)?;
-        if of(space, key)?.is_some_and(|map| map.contains_key(field)) {
+        if of(space, key)?.is_some_and(|map| map.has(field)) {
             return Ok(Reply::Int(0));
         }
-        change(space, key, field.len() + value.len() + ITEM_BYTES, |map, size| {
-            insert(map, size, field.clone(), value.clone());
+        change(space, key, field.len() + value.len() + ITEM_BYTES, |hash, clock| {
+            hash.set(field, value.clone(), clock);
             Reply::Int(1)
         })
     }),
     write("hash.remove", "field...", |space, key, args| {
         some(args)?;
-        if of(space, key)?.is_none_or(|map| !args.iter().any(|field| map.contains_key(field))) {
+        if of(space, key)?.is_none_or(|map| !args.iter().any(|field| map.has(field))) {
             return Ok(Reply::Int(0));
         }
         remove(space, key, args)
@@ -99,8 +96,8 @@ pub const ALL: &[Function] = &[
             let delta = integer(delta)?;
             let now = of(space, key)?.and_then(|map| map.get(field)).map_or(Ok(0), |text| integer(text))?;
             let sum = now.checked_add(delta).ok_or(Wrong::Overflow)?;
-            change(space, key, field.len() + 32 + ITEM_BYTES, |map, size| {
-                insert(map, size, field.clone(), sum.to_string().into());
+            change(space, key, field.len() + 32 + ITEM_BYTES, |hash, clock| {
+                hash.set_keeping_end(field, sum.to_string().into(), clock);
                 Reply::Int(sum)
             })
         }),
@@ -109,56 +106,45 @@ pub const ALL: &[Function] = &[
         let (field, delta) = two(args)?;
         let now = of(space, key)?.and_then(|map| map.get(field)).map_or(&b"0"[..], |text| text);
         let sum = sum(now, delta)?;
-        change(space, key, field.len() + sum.len() + ITEM_BYTES, |map, size| {
-            insert(map, size, field.clone(), sum.clone());
+        change(space, key, field.len() + sum.len() + ITEM_BYTES, |hash, clock| {
+            hash.set_keeping_end(field, sum.clone(), clock);
             Reply::Bytes(sum)
         })
     }),
 ];
 
-fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Fields>, Wrong> {
+/// Those that have not ended.
+pub(super) fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<Fields<'a>>, Wrong> {
     match space.get(key).map(|entry| &entry.value) {
         None => Ok(None),
-        Some(Value::Hash(map)) => Ok(Some(map)),
+        Some(Value::Hash(hash)) => Ok(Some(hash.at(space.clock()))),
         Some(_) => Err(Wrong::Type),
     }
 }
 
-fn remove(space: &mut Space, key: &Bytes, fields: &[Bytes]) -> Result {
-    change(space, key, 0, |map, size| {
-        let mut gone = 0;
-        for field in fields {
-            if let Some(value) = map.remove(field) {
-                *size -= field.len() + value.len() + ITEM_BYTES;
-                gone += 1;
-            }
-        }
-        count(gone)
+pub(super) fn remove(space: &mut Space, key: &Bytes, fields: &[Bytes]) -> Result {
+    change(space, key, 0, |hash, clock| {
+        count(fields.iter().filter(|field| hash.remove(field, clock).is_some()).count())
     })
 }
 
 fn list(space: &Space, key: &[u8], args: &[Bytes], each: fn(&Bytes, &Bytes) -> Vec<Reply>) -> Result {
     none(args)?;
-    Ok(Reply::List(of(space, key)?.into_iter().flatten().flat_map(|(field, value)| each(field, value)).collect()))
+    Ok(Reply::List(
+        of(space, key)?.into_iter().flat_map(Fields::iter).flat_map(|(field, value)| each(field, value)).collect(),
+    ))
 }
 
-/// True if the field is new.
-fn insert(map: &mut Fields, size: &mut usize, field: Bytes, value: Bytes) -> bool {
-    let more = field.len() + ITEM_BYTES;
-    *size += value.len();
-    match map.insert(field, value) {
-        Some(old) => *size -= old.len(),
-        None => {
-            *size += more;
-            return true;
-        }
-    }
-    false
-}
-
-fn change(space: &mut Space, key: &Bytes, more: usize, act: impl FnOnce(&mut Fields, &mut usize) -> Reply) -> Result {
+/// Changes a hash at this moment of the group's clock.
+pub(super) fn change(space: &mut Space, key: &Bytes, more: usize, act: impl FnOnce(&mut Hash, u64) -> Reply) -> Result {
+    let clock = space.clock();
     space.change(key, Value::Hash(Arc::default()), more, |value, size| match value {
-        Value::Hash(map) => Ok(act(Arc::make_mut(map), size)),
+        Value::Hash(hash) => {
+            let hash = Arc::make_mut(hash);
+            let reply = act(hash, clock);
+            *size = hash.bytes();
+            Ok(reply)
+        }
         _ => Err(Wrong::Type),
     })
 }

@@ -192,7 +192,7 @@ pub const PASSED: &[u8] = b"passed";
 
 /// When something ends.
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Never,
     /// By the group's clock, which is not there yet.
     At(u64),
@@ -202,7 +202,7 @@ enum End {
 
 impl End {
     /// `none`, where it ends now (`keep`), in so many milliseconds, or `passed`.
-    fn read(space: &Space, arg: &[u8], now: impl FnOnce() -> Self) -> std::result::Result<Self, Wrong> {
+    pub(super) fn read(space: &Space, arg: &[u8], now: impl FnOnce() -> Self) -> std::result::Result<Self, Wrong> {
         match arg {
             b"none" => Ok(Self::Never),
             b"keep" => Ok(now()),
@@ -237,7 +237,7 @@ impl End {
     }
 
     /// Stores what ends so; the version that the key has then.
-    fn put(self, space: &mut Space, key: &Bytes, value: Value) -> u64 {
+    pub(super) fn put(self, space: &mut Space, key: &Bytes, value: Value) -> u64 {
         match self {
             Self::Never => space.set(key, value, 0),
             Self::At(end) => space.set(key, value, end),

@@ -19,6 +19,7 @@ mod common;
 pub mod fields;
 pub mod geo;
 mod hash;
+mod hash_ends;
 mod json;
 mod key;
 mod lease;
@@ -37,6 +38,7 @@ mod stream;
 mod text;
 pub mod texts;
 
+pub use hash_ends::{ENDED as FIELDS_ENDED, LEVEL as FIELDS_END_LEVEL};
 pub use key::PASSED;
 
 pub type Result = std::result::Result<Reply, Wrong>;
@@ -185,6 +187,7 @@ const NEVER_GROW: &[&str] = &[
     "rename",
     "lease.renew",
     "lease.release",
+    "hash.persist",
     "hash.take",
     "hash.remove",
     "list.pop-first",
@@ -228,6 +231,8 @@ const NEVER_GROW: &[&str] = &[
 ];
 /// Writes that do nothing where there is no key.
 const NEVER_MAKE: &[&str] = &[
+    "hash.expire",
+    "hash.get-expire",
     "list.push-left-present",
     "list.push-right-present",
     "list.set",
@@ -253,6 +258,7 @@ pub static ALL: &[&[Function]] = &[
     sort::ALL,
     number::ALL,
     hash::ALL,
+    hash_ends::ALL,
     list::ALL,
     set::ALL,
     sorted::ALL,
@@ -450,6 +456,8 @@ fn text_of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a B
     }
 }
 
+#[cfg(test)]
+mod hash_tests;
 #[cfg(test)]
 mod ledger_tests;
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn said_of(space: &Space, pattern: &[u8], item: &Bytes) -> Option<Bytes> {
     let key = [&pattern[..star], item, rest].concat();
     match (space.get(&key).map(|entry| &entry.value)?, field) {
         (Value::Text(text), None) => Some(text.clone()),
-        (Value::Hash(map), Some(field)) => map.get(field).cloned(),
+        (Value::Hash(hash), Some(field)) => hash.at(space.clock()).get(field).cloned(),
         _ => None,
     }
 }

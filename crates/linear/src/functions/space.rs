@@ -1,6 +1,7 @@
 //! Functions about all keys.
 
 use super::*;
+use crate::dump;
 use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, VERSION_LOADED_MAX};
 use crate::score;
 use crate::stream;
@@ -141,12 +142,27 @@ fn dump(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
 fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
     let left = if entry.end == 0 { -1 } else { entry.end.saturating_sub(space.shown_clock()).max(1) as i64 };
     let token = if let Value::Lease { token, .. } = &entry.value { *token as i64 } else { 0 };
-    let kind = Bytes::from_static(entry.value.type_name().as_bytes());
+    let kind = match &entry.value {
+        Value::Hash(hash) if hash.has_ends() => dump::HASH_ENDING,
+        other => other.type_name(),
+    };
+    let kind = Bytes::from_static(kind.as_bytes());
     let mut all = vec![Reply::Bytes(key.clone()), Reply::Bytes(kind), Reply::Int(left), Reply::Int(token)];
     let bytes = |bytes: &Bytes| Reply::Bytes(bytes.clone());
     match &entry.value {
         Value::Text(text) => all.push(bytes(text)),
-        Value::Hash(map) => all.extend(map.iter().flat_map(|(field, value)| [bytes(field), bytes(value)])),
+        // Of each field what is left until it ends, and nothing if it does not.
+        Value::Hash(hash) if hash.has_ends() => {
+            let left = |end: u64| match end {
+                0 => Reply::Bytes(Bytes::new()),
+                end => Reply::Bytes(end.saturating_sub(space.shown_clock()).max(1).to_string().into()),
+            };
+            let fields = hash.at(space.clock()).with_ends();
+            all.extend(fields.flat_map(|(field, value, end)| [bytes(field), bytes(value), left(end)]));
+        }
+        Value::Hash(hash) => {
+            all.extend(hash.at(space.clock()).iter().flat_map(|(field, value)| [bytes(field), bytes(value)]));
+        }
         Value::List(items) => all.extend(items.iter().map(bytes)),
         Value::Set(members) => all.extend(members.iter().map(bytes)),
         Value::Sorted(sorted) => all.extend(

@@ -108,7 +108,7 @@ fn seen(space: &Space) -> Seen {
 }
 
 fn sample() -> Seen {
-    let map = BTreeMap::from([(text("f"), text("v")), (text("g"), text(""))]);
+    let map = [(text("f"), text("v")), (text("g"), text(""))].into();
     let values = [
         ("hash", Value::Hash(Arc::new(map))),
         ("lease", Value::Lease { holder: text("me"), token: 77 }),

@@ -19,6 +19,7 @@ const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entr
 
 mod bounds;
 mod ends;
+mod fields;
 mod fixtures;
 mod level;
 mod once;

@@ -13,7 +13,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(30);
 const OUTDATED: Option<i32> = Some(78);
 const OLDER: &[&str] = &["--level", "1"];
-const WHY: &str = "this cluster agreed on level 11, this program has 1: start the newer program";
+const WHY: &str = "this cluster agreed on level 12, this program has 1: start the newer program";
 
 /// Three nodes, of which the first is older.
 fn mixed() -> Yard {
@@ -75,7 +75,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     assert_eq!(levels(&view), (1, vec![1, 11, 11]), "{view}");
     let page = yard.coppice(2, &["status"]).good();
     assert!(
-        page.contains(", level 1\n") && page.contains("level 11 waits for n1, ") && !page.contains("waits for n2"),
+        page.contains(", level 1\n") && page.contains("level 12 waits for n1, ") && !page.contains("waits for n2"),
         "{page}"
     );
 
@@ -108,10 +108,10 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     });
     wait_for("all nodes tell it", SOON, || {
         let events = yard.status(2)?["events"].to_string();
-        if events.contains("the cluster agrees on level 11: all nodes have it") { Ok(()) } else { Err(events) }
+        if events.contains("the cluster agrees on level 12: all nodes have it") { Ok(()) } else { Err(events) }
     });
     let page = yard.coppice(2, &["status"]).good();
-    assert!(page.contains(", level 11\n") && !page.contains(" waits for "), "{page}");
+    assert!(page.contains(", level 12\n") && !page.contains(" waits for "), "{page}");
 
     // A member knows by its own log.
     yard.kill(3);
@@ -141,6 +141,6 @@ fn a_program_takes_part_with_no_level_that_it_has_not() {
         let mut command = Command::new(coppice());
         let said = tools::run(command.args(["run", "--level", level]), SOON);
         assert_eq!(said.code, Some(2), "the command line is wrong");
-        assert!(said.err.contains("this program has level 11; it takes part with 1 to 11"), "{level}: {}", said.err);
+        assert!(said.err.contains("this program has level 12; it takes part with 1 to 12"), "{level}: {}", said.err);
     }
 }

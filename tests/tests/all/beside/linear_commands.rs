@@ -113,6 +113,48 @@ fn lists_sets_and_hashes_with_all_their_options() {
     );
 }
 
+/// Whoever listens at another node hears it, and no node shows what has ended.
+#[test]
+fn fields_of_hashes_end_by_themselves() {
+    let up = UP.take();
+    let mut resp = open(&up, 1, "one");
+    let mut listener = up.linear(2, "one", &up.token("one"));
+    listener.ask(&["SUBSCRIBE", "__keyspace@0__:h"]).unwrap();
+    script(
+        &mut resp,
+        r#"
+        HSET h a 1 b 2 c 3 => 3
+        HEXPIRE h 1000 FIELDS 2 b none => [1 -2]
+        HPEXPIRE h 200 FIELDS 1 a => [1]
+        HPERSIST h FIELDS 2 b c => [1 -1]
+        "#,
+    );
+    let hear = |listener: &mut Resp, words: &[&str]| {
+        for word in words {
+            let message = shown(&listener.hear().unwrap());
+            assert_eq!(message, format!(r#"["message" "__keyspace@0__:h" "{word}"]"#));
+        }
+    };
+    hear(&mut listener, &["hset", "hexpire", "hexpire", "hpersist", "hexpired"]);
+    let mut other = up.linear(3, "one", &up.token("one"));
+    script(
+        &mut other,
+        r#"
+        HGETALL h => ["b" "2" "c" "3"]
+        HLEN h => 2
+        HTTL h FIELDS 2 a b => [-2 -1]
+        COPY h copied => 1
+        HPEXPIRE h 100 FIELDS 2 b c => [1 1]
+        "#,
+    );
+    hear(&mut listener, &["hexpire", "hexpired", "del"]);
+    script(
+        &mut other,
+        "EXISTS h copied => 1\nHPTTL copied FIELDS 1 b => [-1]\nEVAL return(redis.call('HSETEX',KEYS[1],'EX','90','FIELDS','1','a','1')) 1 h => 1",
+    );
+    hear(&mut listener, &["hset", "hexpire"]);
+}
+
 #[test]
 fn bits_ends_copies_and_keys() {
     let up = UP.take();

@@ -14,9 +14,9 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
         // An end that has passed already.
         b"put" | b"expire" | b"get-expire" => "del",
         b"persist" => "persist",
-        b"copy" | b"load" if is_gone => "del",
+        b"copy" | b"load" | b"hash.load" if is_gone => "del",
         b"copy" => "copy_to",
-        b"load" => "restore",
+        b"load" | b"hash.load" => "restore",
         b"rename" if is_gone => "rename_from",
         b"rename" => "rename_to",
         b"number.add" => "incrby",
@@ -28,6 +28,11 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
         b"hash.add" => "hincrby",
         b"hash.add-float" => "hincrbyfloat",
         b"hash.remove" | b"hash.take" => "hdel",
+        b"hash.expire" | b"hash.get-expire" => "hexpire",
+        b"hash.persist" => "hpersist",
+        // Of fields that have ended, not of a function.
+        b"hash.ended" => "hexpired",
+        b"hash.set-expire" => return ["hset", "hexpire"],
         b"list.push-left" | b"list.push-left-present" => "lpush",
         b"list.push-right" | b"list.push-right-present" => "rpush",
         b"list.pop-left" | b"list.pop-first" => "lpop",
@@ -133,6 +138,8 @@ mod tests {
         assert_eq!(of_function(b"list.pop-left", b"list"), ["lpop", ""]);
         assert_eq!(of_function(b"set.store-inter", b"removed"), ["del", ""]);
         assert_eq!(of_function(b"expire", b"removed"), ["del", ""]);
+        assert_eq!(of_function(b"hash.ended", b"hash"), ["hexpired", ""]);
+        assert_eq!(of_function(b"hash.ended", b"removed"), ["hexpired", "del"]);
         assert_eq!(of_function(b"", b"ended"), ["expired", ""]);
     }
 }

@@ -106,6 +106,40 @@ fn encodings_of_older_ones_are_read() {
 }
 
 #[test]
+fn hashes_whose_fields_end_are_those_of_redis_7_4() {
+    let value = |fields: &[(&'static str, &'static str, u64)]| {
+        Value::HashEnding(fields.iter().map(|(field, text, end)| ((*field).into(), (*text).into(), *end)).collect())
+    };
+    let first = 1_700_000_000_000_u64;
+    let read = value(&[("a", "1", first), ("b", "2", 0), ("c", "3", first + 1_000)]);
+    let after = b"\x03\x01\x01a\x011\x00\x01b\x012\x43\xe9\x01c\x013";
+    let body = [&first.to_le_bytes()[..], after].concat();
+    assert_eq!(restore(&payload(kind::HASH_ENDING, &body)), Ok(read.clone()));
+    let dumped = dump(&read);
+    assert_eq!(
+        (&dumped[..dumped.len() - FOOTER_BYTES], &dumped[dumped.len() - 10..][..2]),
+        (&[&[24], &body[..]].concat()[..], &[12, 0][..])
+    );
+    // Of a candidate of 7.4: the moments themselves.
+    let moment = |ms: u64| [&[0x81][..], &ms.to_be_bytes()].concat();
+    let old = [&[2][..], &moment(first), b"\x01a\x011\x00\x01b\x012"].concat();
+    let two = value(&[("a", "1", first), ("b", "2", 0)]);
+    assert_eq!(restore(&payload(kind::HASH_ENDING_OLD, &old)), Ok(two.clone()));
+    // Field, value and moment in turn, packed.
+    let items = [&b"\x81a\x02\x811\x02\xf4"[..], &first.to_le_bytes(), b"\x09\x81b\x02\x812\x02\x00\x01\xff"].concat();
+    let len = u32::try_from(items.len() + 6).unwrap();
+    let packed = short(&[&len.to_le_bytes()[..], &6u16.to_le_bytes(), &items].concat());
+    assert_eq!(restore(&payload(kind::HASH_ENDING_LISTPACK_OLD, &packed)), Ok(two.clone()));
+    let headed = [&first.to_le_bytes()[..], &packed].concat();
+    assert_eq!(restore(&payload(kind::HASH_ENDING_LISTPACK, &headed)), Ok(two));
+    let twice = [&first.to_le_bytes()[..], b"\x02\x01\x01a\x011\x01\x01a\x012"].concat();
+    let late = [&u64::MAX.to_le_bytes()[..], b"\x01\x01\x01a\x011"].concat();
+    for bad in [&twice[..], &late, &body[..9], b"\0\0\0\0\0\0\0\0\0"] {
+        assert_eq!(restore(&payload(kind::HASH_ENDING, bad)), Err(Bad::Format), "{bad:?}");
+    }
+}
+
+#[test]
 fn what_is_no_value_is_told_so() {
     for (kind, body) in [
         (kind::LIST, &b"\x00"[..]),

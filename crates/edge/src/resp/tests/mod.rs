@@ -23,6 +23,7 @@ mod changes;
 mod channels;
 mod commands;
 mod conduct;
+mod fields;
 mod linear_commands;
 mod more;
 mod options;

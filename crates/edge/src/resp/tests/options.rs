@@ -56,7 +56,9 @@ const LINEAR: &str = "
     GEOSEARCH geo FROMMEMBER a BYRADIUS 900 km\nGEOSEARCHSTORE new geo FROMMEMBER a BYRADIUS 900 km\nGEORADIUS geo 1 1 900 km
     GEORADIUS_RO geo 1 1 900 km\nGEORADIUSBYMEMBER geo a 900 km\nGEORADIUSBYMEMBER_RO geo a 900 km\nHSET hash f v\nHMSET hash f v\nHSETNX hash f v\nHGET hash f\nHMGET hash f\nHGETALL hash
     HKEYS hash\nHVALS hash\nHLEN hash\nHEXISTS hash f\nHDEL hash f\nHINCRBY hash n 1\nHINCRBYFLOAT hash n 1\nHSCAN hash 0
-    HRANDFIELD hash 9\nHGETDEL hash FIELDS 1 f\nHSTRLEN hash f\nLPUSH list v\nRPUSH list v\nLPOP list\nRPOP list\nLLEN list
+    HRANDFIELD hash 9\nHGETDEL hash FIELDS 1 f\nHGETEX hash FIELDS 1 f\nHSETEX hash FIELDS 1 f v\nHEXPIRE hash 100 FIELDS 1 f\nHPEXPIRE hash 5000 FIELDS 1 f
+    HEXPIREAT hash 4102444800 FIELDS 1 f\nHPEXPIREAT hash 4102444800000 FIELDS 1 f\nHPERSIST hash FIELDS 1 f\nHTTL hash FIELDS 1 f\nHPTTL hash FIELDS 1 f
+    HEXPIRETIME hash FIELDS 1 f\nHPEXPIRETIME hash FIELDS 1 f\nHSTRLEN hash f\nLPUSH list v\nRPUSH list v\nLPOP list\nRPOP list\nLLEN list
     LRANGE list 0 9\nLINDEX list 0\nLREM list 0 a\nLTRIM list 0 0\nLPUSHX list v\nRPUSHX list v\nLSET list 0 v
     LINSERT list BEFORE a v\nLPOS list a\nLMPOP 1 list LEFT\nLMOVE list list LEFT RIGHT\nRPOPLPUSH list list\nSADD set v
     SREM set a\nSMEMBERS set\nSISMEMBER set a\nSMISMEMBER set a\nSCARD set\nSSCAN set 0\nSPOP set\nSRANDMEMBER set

@@ -1,8 +1,10 @@
 //! Values whole, as Redis writes them: `DUMP` reads one, `RESTORE` makes one, also of what a Redis has dumped.
 
-use state::linear::Condition;
+use state::linear::functions::FIELDS_END_LEVEL;
+use state::linear::{Condition, moment};
 
 use super::*;
+use crate::http::session::wall_ms;
 use crate::resp::rdb::{self, Bad, Value};
 
 pub const ALL: &[Spec] = &[
@@ -13,7 +15,7 @@ pub const ALL: &[Spec] = &[
                 Err(error) => Act::Now(error),
             }
         }),
-        "as Redis 5 and later read it; streams are not dumped",
+        "as Redis 5 and later read it, a hash whose fields end as 7.4 and later; streams are not dumped",
     ),
     noted(
         spec(
@@ -25,11 +27,13 @@ pub const ALL: &[Spec] = &[
             "a value of what DUMP gave, here or at a Redis since 2.6",
             restore,
         ),
-        "streams, modules' values and hashes whose fields end are not taken; inside MULTI with REPLACE alone; tells keyspace events of the commands \
+        "streams and modules' values are not taken; inside MULTI with REPLACE alone; tells keyspace events of the commands \
          that would make the value",
     ),
 ];
 
+/// Steps that read a value of each type that there always was.
+const TYPES_READ: usize = 6;
 /// Members and fields of one command that makes a part of a value.
 const PART: usize = 1_000;
 
@@ -63,11 +67,16 @@ fn reads(call: &mut Call<'_>) -> Result<Vec<Step>, Reply> {
     ] {
         all.extend(steps_of(call, &words(name, &key, args))?);
     }
+    if call.node.gate.view().root.level >= FIELDS_END_LEVEL {
+        // Last, as it is not always there.
+        all.push(Step::new(key, "hash.all-ending", Vec::new()));
+    }
     Ok(all)
 }
 
-fn dumped(got: Vec<Got>) -> Reply {
-    let Ok([kind, text, list, set, sorted, hash]) = <[Got; 6]>::try_from(got) else { return Reply::Nil };
+fn dumped(mut got: Vec<Got>) -> Reply {
+    let ending = (got.len() > TYPES_READ).then(|| got.pop()).flatten();
+    let Ok([kind, text, list, set, sorted, hash]) = <[Got; TYPES_READ]>::try_from(got) else { return Reply::Nil };
     let Got::Bytes(kind) = kind else { return plain_one(kind) };
     let read = match &kind[..] {
         b"none" => return Reply::Nil,
@@ -75,7 +84,10 @@ fn dumped(got: Vec<Got>) -> Reply {
         b"list" => list,
         b"set" => set,
         b"zset" => sorted,
-        b"hash" => hash,
+        b"hash" => match ending.and_then(of_ending) {
+            Some(value) => return Reply::Bulk(rdb::dump(&value)),
+            None => hash,
+        },
         other => {
             let kind = String::from_utf8_lossy(other);
             return Reply::Error(format!(
@@ -92,6 +104,21 @@ fn dumped(got: Vec<Got>) -> Reply {
         Got::Wrong(why) => return wrong(why),
     };
     value.map_or_else(|| Reply::error("ERR the value is not as its type says"), |value| Reply::Bulk(rdb::dump(&value)))
+}
+
+/// Of fields, values and what is left of each in turn; none if no field ends.
+fn of_ending(got: Got) -> Option<Value> {
+    let Got::List(all) = got else { return None };
+    let (triples, now) = (all.as_chunks::<3>().0, wall_ms());
+    let of = |triple: &[Got; 3]| match triple {
+        [Got::Bytes(field), Got::Bytes(text), Got::Int(left)] => {
+            let end = u64::try_from(*left).map_or(0, |left| now.saturating_add(left));
+            Some((field.clone(), text.clone(), end))
+        }
+        _ => None,
+    };
+    let fields = triples.iter().map(of).collect::<Option<Vec<_>>>()?;
+    fields.iter().any(|(_, _, end)| *end != 0).then_some(Value::HashEnding(fields))
 }
 
 fn of_items(kind: &[u8], items: Vec<Got>) -> Option<Value> {
@@ -184,9 +211,9 @@ fn makes(call: &mut Call<'_>) -> Result<(Vec<Step>, bool), Reply> {
     let value = rdb::restore(&command.value(3)).map_err(|bad| match bad {
         Bad::Footer => Reply::error("ERR DUMP payload version or checksum are wrong"),
         Bad::Format => Reply::error("ERR Bad data format"),
-        Bad::Type(kind) => Reply::Error(format!(
-            "ERR Bad data format: values of Redis' type {kind} (streams, modules, fields that end) are not taken"
-        )),
+        Bad::Type(kind) => {
+            Reply::Error(format!("ERR Bad data format: values of Redis' type {kind} (streams, modules) are not taken"))
+        }
     })?;
     let key = command.key(1);
     let mut all = if options.replaces { steps_of(call, &words("DEL", &key, &[]))? } else { Vec::new() };
@@ -199,6 +226,12 @@ fn makes(call: &mut Call<'_>) -> Result<(Vec<Step>, bool), Reply> {
             ("ZADD", 2, flat(members.into_iter().map(|(member, score)| (word(score.to_string()), member)).collect()))
         }
         Value::Hash(fields) => ("HSET", 2, flat(fields)),
+        Value::HashEnding(fields) => {
+            let end = |end| word(if end == 0 { "none".to_owned() } else { moment::at(end) });
+            let fields = fields.into_iter().flat_map(|(field, text, at)| [field, text, end(at)]);
+            all.push(Step::new(key.clone(), "hash.load", [word("none")].into_iter().chain(fields).collect()));
+            ("HSET", 2, Vec::new())
+        }
     };
     for part in items.chunks(PART * each) {
         all.extend(steps_of(call, &[&words(name, &key, &[])[..], part].concat())?);

@@ -1,5 +1,6 @@
 //! Hashes.
 
+use super::hash_ends::{NOT_POSITIVE, fields};
 use super::pages::{Also, pages};
 use super::text::{FLOATS, float_sum};
 use super::*;
@@ -108,19 +109,9 @@ pub const ALL: &[Spec] = &[
         Does::Write,
         "key FIELDS numfields field [field ...]",
         "values of fields, which are removed",
-        |call| {
-            let command = call.command;
-            if !is(command.arg(2), "FIELDS") {
-                return Act::Now(Reply::error("ERR Mandatory argument FIELDS is missing or not at the right position"));
-            }
-            match integer(command.arg(3)) {
-                Some(n) if usize::try_from(n).is_ok_and(|n| n == command.len() - 4) => {
-                    let fields = (4..command.len()).map(|i| command.value(i)).collect();
-                    one_with(call, "hash.take", fields, plain)
-                }
-                Some(1..) => Act::Now(Reply::error("ERR The `numfields` parameter must match the number of arguments")),
-                _ => Act::Now(Reply::error("ERR Number of fields must be a positive integer")),
-            }
+        |call| match fields(call.command, 2, NOT_POSITIVE) {
+            Ok(fields) => one_with(call, "hash.take", fields, plain),
+            Err(error) => Act::Now(error),
         },
     ),
     spec("HSTRLEN", 3, Keys::One, Does::Read, "key field", "length of a field's value, bytes", |call| {

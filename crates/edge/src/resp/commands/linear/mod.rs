@@ -18,6 +18,7 @@ mod dump;
 mod fcall;
 mod geo;
 mod hash;
+mod hash_ends;
 mod keys;
 mod library;
 pub(super) mod list;
@@ -42,6 +43,7 @@ pub static ALL: &[&[Spec]] = &[
     text::ALL,
     bits::ALL,
     hash::ALL,
+    hash_ends::ALL,
     list::ALL,
     set::ALL,
     sorted::ALL,
@@ -80,10 +82,6 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["PFDEBUG", "PFSELFTEST"], "GET gives the bytes of a HyperLogLog, as Redis has them"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
-    (
-        &["H*EXPIRE*", "HPERSIST", "HTTL", "HPTTL", "HSETEX", "HGETEX"],
-        "a key ends as a whole: EXPIRE; keep what ends by itself under a key of its own",
-    ),
     (&["JSON.*"], "GET and SET a JSON text; FCALL json.merge 1 key patch changes it"),
     (
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],
