@@ -32,6 +32,7 @@ mod sketch;
 mod sort;
 mod sorted;
 mod stream;
+mod stream_info;
 mod stream_wait;
 mod text;
 mod whole;
