@@ -9,8 +9,8 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + (16 << 10);
 /// Shards of one namespace: each costs a log entry and some memory on its nodes.
 pub const SHARDS_MAX: u32 = 256;
-/// Steps of one transaction.
-pub const STEPS_MAX: usize = 1_024;
+/// Steps of one transaction: they are done in one turn, so while small ones take their tens of milliseconds nothing else is done.
+pub const STEPS_MAX: usize = 16_384;
 /// Keys in one answer of a scan.
 pub const SCAN_KEYS_MAX: u64 = 1_000;
 /// Items of one answer that are drawn each anew: there may be more of them than there are items.
