@@ -230,11 +230,6 @@ fn acl(call: &mut Call<'_>) -> Act {
     })
 }
 
-fn help(name: &str, subs: &[&str]) -> Reply {
-    let head = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    Reply::List([head].into_iter().chain(subs.iter().map(|sub| (*sub).to_owned())).map(Reply::text).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ pub const ALL: &[Spec] = &[Spec {
         sub if is(sub, "GET") && call.command.len() >= 3 => get(call),
         sub if is(sub, "SET") && call.command.len() == 4 => Act::Now(set(call)),
         sub if is(sub, "RESETSTAT") && call.command.len() == 2 => Act::Now(Reply::OK),
+        sub if is(sub, "HELP") => unknown_subcommand(call, "GET, SET, RESETSTAT"),
         _ => Act::Now(Reply::error(
             "ERR CONFIG GET and SET notify-keyspace-events are offered: the cluster is configured by `coppice apply`",
         )),

@@ -442,16 +442,56 @@ pub fn arity_error(spec: &Spec) -> Reply {
 }
 
 /// Subcommands: their reply, or the error that names them.
+/// Where none of its subcommands fits: HELP, which each has, tells them, and anything else is none.
 fn unknown_subcommand(call: &Call<'_>, offered: &str) -> Act {
     let (command, class) = (call.command, call.client.class());
+    if command.len() == 2
+        && is(command.arg(1), "HELP")
+        && let Some(spec) = of_class(class, command.arg(0))
+    {
+        return Act::Now(help(spec.name, &subcommands(spec.syntax)));
+    }
     let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]).to_uppercase();
     let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
     Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class {class}: offered are {offered}")))
 }
 
+/// The alternatives of a syntax, each as it is to be typed.
+fn subcommands(syntax: &'static str) -> Vec<&'static str> {
+    let syntax = syntax.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(syntax);
+    let (mut all, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (at, byte) in syntax.bytes().enumerate() {
+        match byte {
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            b'|' if depth == 0 && syntax[..at].ends_with(' ') => {
+                all.push(syntax[from..at].trim());
+                from = at + 1;
+            }
+            _ => (),
+        }
+    }
+    all.push(syntax[from..].trim());
+    all.into_iter().filter(|sub| *sub != "HELP").collect()
+}
+
+/// In the form of Redis.
+fn help(name: &str, subs: &[&str]) -> Reply {
+    let head = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let lines =
+        [head].into_iter().chain(subs.iter().chain(&["HELP", "    Print this help."]).map(|sub| (*sub).to_owned()));
+    Reply::List(lines.map(Reply::text).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_syntax_is_taken_apart_at_what_stands_between_alternatives() {
+        assert_eq!(subcommands("GET a [b | c] | SET ON|OFF [d] | HELP"), ["GET a [b | c]", "SET ON|OFF [d]"]);
+        assert_eq!(subcommands("[COUNT | LIST]"), ["COUNT", "LIST"]);
+    }
 
     /// docs/resp.md is made from the list.
     #[test]

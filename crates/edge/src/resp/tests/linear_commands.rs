@@ -296,6 +296,7 @@ fn values_move_as_redis_writes_them() {
         let of_redis = b"\x00\x05hello\x0a\0\x63\x72\xdf\x76\x65\x34\x20\x0a";
         assert_eq!(told(&mut stream, &[b"RESTORE", b"text", b"0", of_redis]).await, "+OK");
         send(&mut stream, &["GET text", "DUMP none", "XADD stream 1-1 a b", "DUMP stream"]).await;
+        // Of nodes of the version before.
         let stream_told = "-ERR values of type stream are not dumped: `coppice ns dump` takes all types\r\n";
         let rest = format!("$5\r\nhello\r\n$-1\r\n$3\r\n1-1\r\n{stream_told}");
         expect(&mut stream, &rest, "what is read").await;
@@ -316,5 +317,32 @@ fn values_move_as_redis_writes_them() {
         assert_eq!(told(&mut stream, &replaces).await, "+QUEUED");
         send(&mut stream, &["EXEC"]).await;
         expect(&mut stream, "*1\r\n+OK\r\n", "EXEC").await;
+    });
+}
+
+#[test]
+fn each_command_with_subcommands_tells_them() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        sign_in_linear(&mut stream).await;
+        let names = [
+            "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "FUNCTION", "LATENCY", "MEMORY", "MODULE", "OBJECT",
+            "PUBSUB", "SCRIPT", "SLOWLOG", "XGROUP", "XINFO",
+        ];
+        for name in names {
+            let count: usize = told(&mut stream, &[name.as_bytes(), b"help"]).await[1..].parse().unwrap();
+            let mut lines = vec![];
+            for _ in 0..count {
+                line(&mut stream).await;
+                lines.push(line(&mut stream).await);
+            }
+            let head = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+            assert_eq!((&lines[0], &lines[count - 1][..]), (&head, "    Print this help."), "{lines:?}");
+            assert!(count > 3 && lines.iter().all(|line| !line.contains(" | ") || line.contains('[')), "{lines:?}");
+        }
+        send(&mut stream, &["OBJECT", "OBJECT HELP more", "OBJECT ENCODING"]).await;
+        for command in ["OBJECT", "OBJECT HELP more", "OBJECT ENCODING"] {
+            assert!(line(&mut stream).await.starts_with("-ERR wrong number of arguments"), "{command}");
+        }
     });
 }

@@ -38,6 +38,7 @@ pub const ALL: &[Spec] = &[
         spec("CLUSTER", -2, Keys::None, Does::Ask, "INFO", "says that this is not Redis Cluster", |call| {
             match (&call.command.arg(1).to_ascii_uppercase()[..], call.command.len()) {
                 (b"INFO", 2) => Act::Now(Reply::Text(CLUSTER_INFO.into())),
+                (b"HELP", 2) => unknown_subcommand(call, "INFO"),
                 _ => Act::Now(Reply::error(
                     "ERR This instance has cluster support disabled: every node serves every key, as a single Redis does",
                 )),
@@ -46,7 +47,7 @@ pub const ALL: &[Spec] = &[
         "connect to any node as to a single Redis",
     ),
     noted(
-        spec("OBJECT", 3, Keys::Second, Does::Read, "ENCODING | REFCOUNT | FREQ key", "how a value is kept", object),
+        spec("OBJECT", -2, Keys::Second, Does::Read, "ENCODING | REFCOUNT | FREQ key", "how a value is kept", object),
         "FREQ is never kept, as in a Redis that evicts nothing; IDLETIME is not offered",
     ),
     noted(
@@ -115,6 +116,9 @@ const CLUSTER_INFO: &str = "cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slo
 
 fn object(call: &mut Call<'_>) -> Act {
     let sub = call.command.arg(1).to_ascii_uppercase();
+    if call.command.len() != if &sub[..] == b"HELP" { 2 } else { 3 } {
+        return Act::Now(wrong_arity("OBJECT"));
+    }
     let then: Then = match &sub[..] {
         b"ENCODING" => |got| match only(got) {
             Got::Bytes(kind) => match &kind[..] {
@@ -140,6 +144,7 @@ fn object(call: &mut Call<'_>) -> Act {
             ),
             other => plain_one(other),
         },
+        b"HELP" => return unknown_subcommand(call, "ENCODING, REFCOUNT, FREQ"),
         _ => {
             return Act::Now(Reply::error(
                 "ERR OBJECT ENCODING, REFCOUNT and FREQ are offered; nothing tells when a key was used last",

@@ -547,9 +547,6 @@ const GROUP_OFFERED: &str = "CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n], S
 fn group(call: &mut Call<'_>) -> Result<Act, Reply> {
     let command = call.command;
     let (sub, len) = (command.arg(1), command.len());
-    if is(sub, "HELP") && len == 2 {
-        return Ok(Act::Now(Reply::List(vec![Reply::text(GROUP_OFFERED)])));
-    }
     let (creates, sets) = (is(sub, "CREATE"), is(sub, "SETID"));
     let consumer = is(sub, "CREATECONSUMER") || is(sub, "DELCONSUMER");
     let is_sound = match len {

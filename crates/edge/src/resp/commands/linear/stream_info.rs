@@ -9,7 +9,6 @@ pub fn info(call: &mut Call<'_>) -> Result<Act, Reply> {
     let command = call.command;
     let (sub, len) = (command.arg(1), command.len());
     let (function, args, then): (_, _, Then) = match len {
-        2 if is(sub, "HELP") => return Ok(Act::Now(Reply::List(vec![Reply::text(INFO_OFFERED)]))),
         3 if is(sub, "STREAM") => ("stream.info", Vec::new(), stream_info),
         3 if is(sub, "GROUPS") => ("stream.groups", Vec::new(), groups_info),
         4 if is(sub, "CONSUMERS") => ("stream.consumers", vec![command.key(3), now()], consumers_info),
