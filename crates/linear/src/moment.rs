@@ -19,16 +19,35 @@ pub fn at(unix_ms: u64) -> String {
     format!("{AT}{unix_ms}")
 }
 
-/// The step's arguments that say when something ends: the first, and of some each after so many more.
-fn ends_of(step: &mut Step) -> impl Iterator<Item = &mut Bytes> {
-    let (first, each) = match step.function {
+/// The arguments of a function that say when something ends: the first, and of some each after so many more.
+fn places_of(function: &str) -> (usize, usize) {
+    match function {
         "put" => (2, usize::MAX),
         "load" | "hash.set-expire" => (1, usize::MAX),
         "expire" | "get-expire" | "hash.expire" | "hash.get-expire" => (0, usize::MAX),
         "hash.load" => (0, 3),
         _ => (usize::MAX, usize::MAX),
-    };
+    }
+}
+
+/// The step's arguments that say when something ends.
+fn ends_of(step: &mut Step) -> impl Iterator<Item = &mut Bytes> {
+    let (first, each) = places_of(step.function);
     step.args.iter_mut().skip(first).step_by(each)
+}
+
+/// Steps as the group takes them, if any of them names a moment.
+pub fn resolved(steps: &[Step], wall_ms: u64, agreed: u32) -> Option<Vec<Step>> {
+    steps.iter().any(names_one).then(|| {
+        let mut steps = steps.to_vec();
+        resolve(&mut steps, wall_ms, agreed);
+        steps
+    })
+}
+
+fn names_one(step: &Step) -> bool {
+    let (first, each) = places_of(step.function);
+    step.args.iter().skip(first).step_by(each).any(|end| end.starts_with(AT.as_bytes()))
 }
 
 /// As the group takes them, by this clock, and for programs of this level.

@@ -1,10 +1,9 @@
 //! Bytes of the `linear` class: batches of commands in log entries, calls to a group's leader and their answers.
 
-use base::{Boot, GroupId, NodeId, Span};
+use base::{GroupId, NodeId, Span};
 use bytes::Bytes;
 use class::{Bounds, quota};
 use prost::Message as _;
-use uuid::Uuid;
 
 use super::functions;
 use super::once::Once;
@@ -12,6 +11,12 @@ use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::piece::{self, Piece};
 use super::space::CommandId;
 use super::split::Split;
+
+#[cfg(test)]
+mod derived;
+mod quick;
+
+use quick::{Sink, each_field};
 
 /// A command on its way, with what makes it happen once.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,6 +105,15 @@ pub enum Call {
     },
 }
 
+/// [`Call::Do`], of a command that stays where it is.
+pub struct Do<'a> {
+    pub group: GroupId,
+    pub reads: bool,
+    pub stale: Option<Span>,
+    pub sole: bool,
+    pub command: &'a Command,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// With the index of the log that the answer knows of, if the leader gave it: whoever asked before, and has applied
@@ -133,48 +147,6 @@ pub(super) struct WireReply {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct WireCondition {
-    #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
-    #[prost(uint64, tag = "2")]
-    version: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct WireStep {
-    #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
-    /// A name, as text.
-    #[prost(bytes = "bytes", tag = "2")]
-    function: Bytes,
-    #[prost(bytes = "bytes", repeated, tag = "3")]
-    args: Vec<Bytes>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct WireCommand {
-    #[prost(uint64, tag = "1")]
-    node: u64,
-    #[prost(uint64, tag = "2")]
-    boot: u64,
-    #[prost(uint64, tag = "3")]
-    seq: u64,
-    #[prost(uint64, tag = "4")]
-    floor: u64,
-    #[prost(message, repeated, tag = "5")]
-    conditions: Vec<WireCondition>,
-    #[prost(message, repeated, tag = "6")]
-    steps: Vec<WireStep>,
-    #[prost(uint32, tag = "7")]
-    splits: u32,
-    /// 16 bytes; none: the caller gave none.
-    #[prost(bytes = "bytes", tag = "8")]
-    once: Bytes,
-    #[prost(fixed64, tag = "9")]
-    once_of: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 struct WireSplit {
     #[prost(uint64, tag = "1")]
     at: u64,
@@ -184,12 +156,9 @@ struct WireSplit {
     after: u32,
 }
 
+/// Of a batch, behind clock and commands.
 #[derive(Clone, PartialEq, prost::Message)]
 struct WireBatch {
-    #[prost(uint64, tag = "1")]
-    clock: u64,
-    #[prost(message, repeated, tag = "2")]
-    commands: Vec<WireCommand>,
     #[prost(message, optional, tag = "3")]
     split: Option<WireSplit>,
     /// Not written if it is 1.
@@ -241,24 +210,6 @@ pub(super) struct WireRan {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct WireAnswer {
-    #[prost(uint32, tag = "1")]
-    kind: u32,
-    #[prost(message, optional, tag = "2")]
-    ran: Option<WireRan>,
-    #[prost(uint64, tag = "3")]
-    leader: u64,
-    #[prost(uint64, tag = "4")]
-    index: u64,
-    /// A code of [`Wrong`].
-    #[prost(uint32, tag = "5")]
-    wrong: u32,
-    /// Of what is turned away: the floor, and one more.
-    #[prost(uint32, tag = "6")]
-    away: u32,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 struct WireLeave {
     #[prost(uint64, tag = "1")]
     epoch: u64,
@@ -269,27 +220,6 @@ struct WireLeave {
     term: u64,
     #[prost(uint64, tag = "4")]
     index: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct WireCall {
-    #[prost(uint64, tag = "1")]
-    group: u64,
-    #[prost(bool, tag = "2")]
-    reads: bool,
-    /// Of a call: all of it. Of an answer: its id.
-    #[prost(message, optional, tag = "3")]
-    command: Option<WireCommand>,
-    #[prost(message, optional, tag = "4")]
-    answer: Option<WireAnswer>,
-    /// Microseconds; 0: none.
-    #[prost(uint64, tag = "5")]
-    stale: u64,
-    /// Then nothing else but the group is of interest.
-    #[prost(message, optional, tag = "6")]
-    leave: Option<WireLeave>,
-    #[prost(bool, tag = "7")]
-    sole: bool,
 }
 
 /// What is kept of a buffer is copied, unless it has so many bytes and is most of it.
@@ -358,76 +288,23 @@ impl WireRan {
     }
 }
 
-impl WireCommand {
-    fn of_id(id: CommandId) -> Self {
-        Self { node: id.node.0, boot: id.boot.0, seq: id.seq, ..Self::default() }
-    }
-
-    fn of_steps(conditions: &[Condition], steps: &[Step]) -> Self {
-        let condition = |c: &Condition| WireCondition { key: c.key.clone(), version: c.version };
-        let step = |s: &Step| {
-            let function = Bytes::from_static(s.function.as_bytes());
-            WireStep { key: s.key.clone(), function, args: s.args.clone() }
-        };
-        let (conditions, steps) = (conditions.iter().map(condition).collect(), steps.iter().map(step).collect());
-        Self { conditions, steps, ..Self::default() }
-    }
-
-    fn new(command: &Command) -> Self {
-        let CommandId { node, boot, seq } = command.id;
-        Self {
-            node: node.0,
-            boot: boot.0,
-            seq,
-            floor: command.floor,
-            splits: command.splits,
-            once: command.once.map_or_else(Bytes::new, |once| Bytes::copy_from_slice(once.id.as_bytes())),
-            once_of: command.once.map_or(0, |once| once.of),
-            ..Self::of_steps(&command.conditions, &command.steps)
-        }
-    }
-
-    fn id(&self) -> CommandId {
-        CommandId { node: NodeId(self.node), boot: Boot(self.boot), seq: self.seq }
-    }
-
-    /// `len`: of the buffer that it came in.
-    fn take(self, len: usize) -> Option<Command> {
-        let own = |bytes: Bytes| own(bytes, len);
-        let step = |s: WireStep| Step {
-            key: own(s.key),
-            function: std::str::from_utf8(&s.function).ok().and_then(functions::find).map_or("", |f| f.name),
-            args: s.args.into_iter().map(own).collect(),
-        };
-        let once = match &self.once[..] {
-            [] => None,
-            id => Some(Once { id: Uuid::from_slice(id).ok()?, of: self.once_of }),
-        };
-        Some(Command {
-            id: self.id(),
-            floor: self.floor,
-            conditions: self.conditions.into_iter().map(|c| Condition { key: c.key, version: c.version }).collect(),
-            steps: self.steps.into_iter().map(step).collect(),
-            splits: self.splits,
-            once,
-        })
-    }
-}
-
 /// What is done, as the same bytes each time.
 pub fn encode_steps(conditions: &[Condition], steps: &[Step]) -> Vec<u8> {
-    WireCommand::of_steps(conditions, steps).encode_to_vec()
+    let mut out = Vec::new();
+    conditions.iter().for_each(|condition| out.message(5, condition));
+    steps.iter().for_each(|step| out.message(6, step));
+    out
 }
 
 /// A copy: what is kept would else hold the whole buffer that it came in. It may, if it is most of it. Of words that say how, most are
 /// these.
-fn own(bytes: Bytes, len: usize) -> Bytes {
-    match &bytes[..] {
+fn own(bytes: &[u8], whole: &Bytes) -> Bytes {
+    match bytes {
         b"" => Bytes::new(),
         b"always" => Bytes::from_static(b"always"),
         b"none" => Bytes::from_static(b"none"),
-        large if large.len() >= SHARED_BYTES_MIN && large.len() > len / 2 => bytes,
-        _ => Bytes::copy_from_slice(&bytes),
+        large if large.len() >= SHARED_BYTES_MIN && large.len() > whole.len() / 2 => whole.slice_ref(large),
+        _ => Bytes::copy_from_slice(bytes),
     }
 }
 
@@ -437,32 +314,39 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     let levels = levels.chain((!batch.bounds.is_none()).then_some(quota::LEVEL));
     let levels = levels.chain((batch.piece.is_some() || batch.drops_pieces).then_some(piece::LEVEL));
     let level = levels.max().filter(|level| *level > 1).unwrap_or(0);
-    let commands = batch.commands.iter().map(WireCommand::new).collect();
     let Bounds { bytes: bytes_max, keys: keys_max } = batch.bounds;
     let piece = batch.piece.as_ref().map(WirePiece::new);
-    let drops_pieces = batch.drops_pieces;
-    WireBatch { clock: batch.clock, commands, split, level, bytes_max, keys_max, piece, drops_pieces }.encode_to_vec()
+    let (drops_pieces, split_and_more) = (batch.drops_pieces, WireBatch { split, level, ..WireBatch::default() });
+    let rest = WireBatch { bytes_max, keys_max, piece, drops_pieces, ..split_and_more };
+    let about: usize = batch.commands.iter().map(|command| command.bytes() + 8).sum();
+    let mut out = Vec::with_capacity(about + rest.encoded_len() + 16);
+    out.number(1, batch.clock);
+    batch.commands.iter().for_each(|command| out.message(2, command));
+    rest.encode(&mut out).expect("there is room in memory");
+    out
 }
 
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
-    let len = data.len();
-    let wire = WireBatch::decode(data).ok()?;
-    let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
-    let commands = wire.commands.into_iter().map(|command| command.take(len)).collect::<Option<_>>()?;
-    let piece = match wire.piece {
-        Some(piece) => Some(piece.take()?),
-        None => None,
-    };
-    let bounds = Bounds { bytes: wire.bytes_max, keys: wire.keys_max };
-    Some(Batch {
-        clock: wire.clock,
-        commands,
-        split,
-        bounds,
-        piece,
-        drops_pieces: wire.drops_pieces,
-        level: wire.level,
-    })
+    let mut batch = Batch::default();
+    let keep = |bytes: &[u8]| own(bytes, &data);
+    each_field(&data, |tag, field| {
+        match tag {
+            1 => batch.clock = field.number()?,
+            2 => batch.commands.push(quick::read_command(field.bytes()?, &keep)?),
+            3 => {
+                let WireSplit { at, child, after } = WireSplit::decode(field.bytes()?).ok()?;
+                batch.split = Some(Split { at, child: GroupId(child), after });
+            }
+            4 => batch.level = field.short()?,
+            5 => batch.bounds.bytes = Some(field.number()?),
+            6 => batch.bounds.keys = Some(field.number()?),
+            7 => batch.piece = Some(WirePiece::decode(data.slice_ref(field.bytes()?)).ok()?.take()?),
+            8 => batch.drops_pieces = field.is_true()?,
+            _ => (),
+        }
+        Some(())
+    })?;
+    Some(batch)
 }
 
 /// What was said, in a step that says it again.
@@ -476,68 +360,133 @@ pub fn decode_ran(data: Bytes) -> Option<Ran> {
 
 /// How many bytes a reply has in an answer.
 pub fn reply_bytes(reply: &Reply) -> usize {
-    WireReply::new(reply).encoded_len()
+    quick::bytes_of(reply)
+}
+
+impl quick::Message for Answer {
+    fn write<S: Sink + ?Sized>(&self, out: &mut S) {
+        match self {
+            Answer::Ran(ran, index) => {
+                out.number(1, 1);
+                out.message(2, ran);
+                out.number(4, *index);
+            }
+            Answer::Forgotten => out.number(1, 2),
+            Answer::Elsewhere { leader } => {
+                out.number(1, 3);
+                out.number(3, leader.map_or(0, |id| id.0));
+            }
+            Answer::Busy => out.number(1, 4),
+            Answer::TurnedAway { floor } => {
+                out.number(1, 4);
+                out.number(6, u64::from(*floor) + 1);
+            }
+            Answer::Moved => out.number(1, 5),
+            Answer::Refused(wrong) => {
+                out.number(1, 6);
+                out.number(5, code(*wrong).into());
+            }
+        }
+    }
+}
+
+impl quick::Message for Do<'_> {
+    fn write<S: Sink + ?Sized>(&self, out: &mut S) {
+        let Self { group, reads, stale, sole, command } = self;
+        out.number(1, group.0);
+        out.number(2, (*reads).into());
+        out.message(3, *command);
+        out.number(5, stale.map_or(0, |stale| stale.0));
+        out.number(7, (*sole).into());
+    }
+}
+
+impl quick::Message for Call {
+    fn write<S: Sink + ?Sized>(&self, out: &mut S) {
+        let leave = |out: &mut S, group: &GroupId, leave: &WireLeave| {
+            out.number(1, group.0);
+            out.bytes(6, &leave.encode_to_vec());
+        };
+        match self {
+            Call::Do { group, reads, stale, sole, command } => {
+                Do { group: *group, reads: *reads, stale: *stale, sole: *sole, command }.write(out);
+            }
+            Call::Answer { group, id, answer } => {
+                out.number(1, group.0);
+                out.message(3, id);
+                out.message(4, answer);
+            }
+            Call::Leaves { group, epoch } => {
+                leave(out, group, &WireLeave { epoch: *epoch, ..WireLeave::default() });
+            }
+            Call::Left { group, epoch, end: (term, index) } => {
+                leave(out, group, &WireLeave { epoch: *epoch, left: true, term: *term, index: *index });
+            }
+        }
+    }
 }
 
 pub fn encode_call(call: &Call) -> Bytes {
-    let wire = match call {
-        Call::Do { group, reads, stale, sole, command } => {
-            let (stale, command) = (stale.map_or(0, |stale| stale.0), Some(WireCommand::new(command)));
-            WireCall { group: group.0, reads: *reads, command, stale, sole: *sole, ..WireCall::default() }
-        }
-        Call::Answer { group, id, answer } => {
-            let wire = match answer {
-                Answer::Ran(ran, index) => {
-                    WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), index: *index, ..WireAnswer::default() }
-                }
-                Answer::Forgotten => WireAnswer { kind: 2, ..WireAnswer::default() },
-                Answer::Elsewhere { leader } => {
-                    WireAnswer { kind: 3, leader: leader.map_or(0, |id| id.0), ..WireAnswer::default() }
-                }
-                Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
-                Answer::TurnedAway { floor } => {
-                    WireAnswer { kind: 4, away: u32::from(*floor) + 1, ..WireAnswer::default() }
-                }
-                Answer::Moved => WireAnswer { kind: 5, ..WireAnswer::default() },
-                Answer::Refused(wrong) => WireAnswer { kind: 6, wrong: code(*wrong), ..WireAnswer::default() },
-            };
-            let (command, answer) = (Some(WireCommand::of_id(*id)), Some(wire));
-            WireCall { group: group.0, command, answer, ..WireCall::default() }
-        }
-        Call::Leaves { group, epoch } => {
-            let leave = Some(WireLeave { epoch: *epoch, ..WireLeave::default() });
-            WireCall { group: group.0, leave, ..WireCall::default() }
-        }
-        Call::Left { group, epoch, end: (term, index) } => {
-            let leave = Some(WireLeave { epoch: *epoch, left: true, term: *term, index: *index });
-            WireCall { group: group.0, leave, ..WireCall::default() }
-        }
-    };
-    wire.encode_to_vec().into()
+    quick::encode(call)
 }
 
+pub fn encode_do(call: &Do<'_>) -> Bytes {
+    quick::encode(call)
+}
+
+/// What is read stays in the memory that it came in, which is its own.
 pub fn decode_call(head: Bytes) -> Option<Call> {
-    let len = head.len();
-    let WireCall { group, reads, command, answer, stale, leave, sole } = WireCall::decode(head).ok()?;
-    let group = GroupId(group);
+    let (mut group, mut reads, mut stale, mut sole) = (GroupId(0), false, 0, false);
+    let (mut command, mut answer, mut leave) = (None, None, None);
+    each_field(&head, |tag, field| {
+        match tag {
+            1 => group = GroupId(field.number()?),
+            2 => reads = field.is_true()?,
+            3 => command = Some(field.bytes()?),
+            4 => answer = Some(field.bytes()?),
+            5 => stale = field.number()?,
+            6 => leave = Some(WireLeave::decode(field.bytes()?).ok()?),
+            7 => sole = field.is_true()?,
+            _ => (),
+        }
+        Some(())
+    })?;
     if let Some(WireLeave { epoch, left, term, index }) = leave {
         let end = (term, index);
         return Some(if left { Call::Left { group, epoch, end } } else { Call::Leaves { group, epoch } });
     }
-    let command = command?;
-    let stale = (stale != 0).then_some(Span(stale));
-    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, sole, command: command.take(len)? }) };
-    let answer = match answer.kind {
-        1 => Answer::Ran(answer.ran?.take()?, answer.index),
+    let (command, stale) = (command?, (stale != 0).then_some(Span(stale)));
+    let Some(answer) = answer else {
+        let command = quick::read_command(command, &|bytes: &[u8]| head.slice_ref(bytes))?;
+        return Some(Call::Do { group, reads, stale, sole, command });
+    };
+    Some(Call::Answer { group, id: quick::read_id(command)?, answer: read_answer(answer, &head)? })
+}
+
+fn read_answer(from: &[u8], whole: &Bytes) -> Option<Answer> {
+    let (mut kind, mut ran, mut leader, mut index, mut wrong, mut away) = (0, None, 0, 0, 0, 0u32);
+    each_field(from, |tag, field| {
+        match tag {
+            1 => kind = field.short()?,
+            2 => ran = Some(quick::read_ran(field.bytes()?, whole)?),
+            3 => leader = field.number()?,
+            4 => index = field.number()?,
+            5 => wrong = field.short()?,
+            6 => away = field.short()?,
+            _ => (),
+        }
+        Some(())
+    })?;
+    Some(match kind {
+        1 => Answer::Ran(ran?, index),
         2 => Answer::Forgotten,
-        3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
-        4 => match answer.away.checked_sub(1) {
+        3 => Answer::Elsewhere { leader: (leader != 0).then_some(NodeId(leader)) },
+        4 => match away.checked_sub(1) {
             None => Answer::Busy,
             Some(floor) => Answer::TurnedAway { floor: u8::try_from(floor).ok()? },
         },
         5 => Answer::Moved,
-        6 => Answer::Refused(of_code(answer.wrong)?),
+        6 => Answer::Refused(of_code(wrong)?),
         _ => return None,
-    };
-    Some(Call::Answer { group, id: command.id(), answer })
+    })
 }

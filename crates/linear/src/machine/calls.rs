@@ -20,7 +20,7 @@ use crate::op::{Op, Over, Ran, Step};
 use crate::space::CommandId;
 use crate::split::hash_of;
 use crate::together::{Ended, Place, Waiter};
-use crate::wire::{self, Answer, Call, Command};
+use crate::wire::{self, Answer, Call, Command, Do};
 
 /// Who waits for a call.
 #[derive(Clone, Copy)]
@@ -236,8 +236,9 @@ impl Linear {
             )));
         }
         let (mut reads, mut whole, waits) = (true, false, may_wait(&op.steps));
-        let mut alone = false;
-        let mut keys: Vec<&Bytes> = op.conditions.iter().map(|condition| &condition.key).collect();
+        let (mut alone, mut level) = (false, 1);
+        let mut keys: Vec<&Bytes> = Vec::with_capacity(op.conditions.len() + op.steps.len());
+        keys.extend(op.conditions.iter().map(|condition| &condition.key));
         for step in &op.steps {
             let Some(function) = functions::find(step.function) else {
                 return Err(Refused::wrong("no function of this name"));
@@ -245,9 +246,12 @@ impl Linear {
             reads &= matches!(function.run, Run::Read(_));
             whole |= function.whole;
             alone |= function.waits;
+            level = level.max(function.level_of(&step.args));
             keys.extend(function.keys(step));
         }
-        if let Some(why) = functions::too_new(&op.steps, self.agreed) {
+        if level > self.agreed
+            && let Some(why) = functions::too_new(&op.steps, self.agreed)
+        {
             return Err(Refused::wrong(why));
         }
         if let Some(key) = keys.iter().find(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
@@ -277,7 +281,9 @@ impl Linear {
             return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
         };
         let of = |key: &Bytes| groups.range(..=hash_of(key)).next_back().map(|(_, id)| *id);
-        let mut ids: BTreeSet<Option<GroupId>> = keys.into_iter().map(of).collect();
+        // Where there is one group it has all keys.
+        let looked_for = if groups.len() == 1 { &keys[..keys.len().min(1)] } else { &keys[..] };
+        let mut ids: BTreeSet<Option<GroupId>> = looked_for.iter().map(|key| of(key)).collect();
         let named = match op.over {
             Over::Range { from, to } => {
                 let is_one = self.shards(&op.namespace, from, to) == [(from, to)];
@@ -347,8 +353,9 @@ impl Linear {
                 call.asked.push(to);
             }
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
-            let (group, reads, stale, mut command) = (call.group, call.reads, call.stale, call.command.clone());
-            moment::resolve(&mut command.steps, now.wall_ms, self.agreed);
+            let (group, reads, stale) = (call.group, call.reads, call.stale);
+            let resolved = moment::resolved(&call.command.steps, now.wall_ms, self.agreed);
+            let resolved = resolved.map(|steps| Command { steps, ..call.command.clone() });
             if !reads {
                 call.sent = call.sent.and(to);
             }
@@ -357,6 +364,7 @@ impl Linear {
             if to == self.me {
                 if self.groups.contains_key(&group) && !self.mute {
                     let until = may_wait_until(now.mono, budget);
+                    let command = resolved.unwrap_or_else(|| call.command.clone());
                     let mark = mark(now.mono, budget, priority, sole, &command);
                     let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
                     self.command(now, group, asked, out);
@@ -365,7 +373,8 @@ impl Linear {
                 }
                 continue;
             }
-            let head = wire::encode_call(&Call::Do { group, reads, stale, sole, command });
+            let command = resolved.as_ref().unwrap_or(&call.command);
+            let head = wire::encode_do(&Do { group, reads, stale, sole, command });
             let budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
             let frame = Frame { priority, budget_ms, ..Frame::new(kind::LINEAR_CALL, head) };
             out.push(Output::Send { to, frame });
