@@ -74,6 +74,7 @@ pub use place::Placed;
 pub use report::{HotShown, Report};
 pub use space::Space;
 pub use spec::{Durability, Shards, Spec};
+pub use split::hash_of;
 pub use uuid::Uuid;
 
 #[cfg(test)]

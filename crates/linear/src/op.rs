@@ -29,6 +29,8 @@ pub struct Op {
     pub said: Option<u64>,
     /// In overload leaders turn away what matters less.
     pub priority: Priority,
+    /// So many commands of its client it stands for, whose steps stand behind each other: figures count them.
+    pub commands: u32,
 }
 
 /// How an operation lies over the shards of its namespace.
@@ -228,6 +230,7 @@ impl Op {
             once: None,
             said: None,
             priority: Priority::NORMAL,
+            commands: 1,
         }
     }
 }

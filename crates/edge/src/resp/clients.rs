@@ -87,14 +87,15 @@ impl Drop for Seat {
 
 impl Shown {
     /// What has become of it with a command.
-    pub fn follow(&self, client: &Client, command: &'static str) {
+    pub fn follow(&self, client: &Client, command: &'static str, now: Instant) {
         self.command.set(command);
-        self.last.set(Instant::now());
+        self.last.set(now);
         self.multi.set(client.multi.as_ref().map(|multi| (multi.kept(), multi.bytes())));
         self.watched.set(client.watched.borrow().len());
         let said = &mut *self.said.borrow_mut();
         let namespace = client.known.as_ref().map(|known| &known.namespace);
-        if said.namespace.as_ref() != namespace {
+        let is_same = matches!((&said.namespace, namespace), (Some(said), Some(now)) if Arc::ptr_eq(said, now));
+        if !is_same && said.namespace.as_ref() != namespace {
             said.namespace = namespace.cloned();
         }
         for (seen, now) in [
@@ -192,7 +193,7 @@ impl Clients {
     /// The line of one that asks for its own.
     pub fn own_line(&self, client: &Client, sub: &str) -> String {
         let Some(shown) = self.all.borrow().get(&client.id).cloned() else { return String::new() };
-        shown.follow(client, "CLIENT");
+        shown.follow(client, "CLIENT", Instant::now());
         shown.line(Some(sub))
     }
 
@@ -200,7 +201,7 @@ impl Clients {
     pub fn refresh(&self, client: &Client) {
         let shown = self.all.borrow().get(&client.id).cloned();
         if let Some(shown) = shown {
-            shown.follow(client, "CLIENT");
+            shown.follow(client, "CLIENT", Instant::now());
         }
     }
 

@@ -2,7 +2,8 @@
 //! take what was answered, start what has come, write, read.
 //!
 //! All commands that have come are started at once and answered in order. Only commands that touch the same key (one of
-//! them writing it) wait for each other, and all wait behind one that waits for an item. What a client may have under way,
+//! them writing it) wait for each other, and all wait behind one that waits for an item. Those of class `linear` that came
+//! together are one operation (`batch.rs`), and need not wait for each other in it. What a client may have under way,
 //! unread or half sent is bounded; past the bounds nothing more is read from it.
 
 use std::collections::VecDeque;
@@ -14,20 +15,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use base::Outcome;
-use futures_util::future::LocalBoxFuture;
-use state::session::Reply as Found;
+use state::linear::functions::is_brief;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
+use super::batch::{Asked, Batches, Kind, joins};
 use super::changes::tracking::Reading;
 use super::client::Client;
-use super::clients::{Seat, Unblock};
-use super::commands::linear::Then;
-use super::commands::{self, Act, Call, Does, Given, Keys, Spec};
+use super::clients::Seat;
+use super::commands::{self, Act, Call, Does, Spec};
 use super::encode::{Out, Protocol, Reply};
-use super::gate::{Busy, Entry, OVERLOADED, Waiting};
+use super::gate::{Busy, Entry, OVERLOADED};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
@@ -35,6 +34,7 @@ use super::slow::SlowLog;
 use super::stream::Stream;
 use super::subscribers::Hears;
 use super::unread::{Stall, Unread};
+use super::work::{About, Key, Meets, Touches, Work};
 use super::{Node, ops};
 use crate::meter::Opened;
 
@@ -53,7 +53,10 @@ pub async fn run(stream: Stream, mut client: Client, node: Rc<Node>, _open: Open
         slots: VecDeque::new(),
         busy: Busy::new(&node.gate),
         keys: VecDeque::new(),
+        batches: Batches::new(&node.gate),
         held_bytes: 0,
+        wide: 0,
+        began: Instant::now(),
         answer_bytes: ANSWER_BYTES_FIRST,
         out: Out::default(),
         unread: Unread::new(Rc::clone(&node)),
@@ -127,10 +130,16 @@ struct Conn {
     slots: VecDeque<Slot>,
     /// Told of whether there are any.
     busy: Busy,
-    /// Keys of all slots, in order: hash, and whether it is written.
-    keys: VecDeque<(u64, bool)>,
+    /// Keys of all slots, in order.
+    keys: VecDeque<Key>,
+    /// Those that gather commands, until all that has come is started.
+    batches: Batches,
     /// Bytes of the commands of all slots.
     held_bytes: usize,
+    /// Slots of which nobody knows how long their answers are.
+    wide: usize,
+    /// When those were begun that came last.
+    began: Instant,
     /// Bytes that an answer may have, going by the last ones: nobody knows before it comes.
     answer_bytes: usize,
     out: Out,
@@ -166,6 +175,8 @@ struct Slot {
     began: Instant,
     /// How many of [`Conn::keys`] are its.
     keys: usize,
+    /// Its answer is short.
+    is_brief: bool,
     /// In so many bytes it came.
     bytes: usize,
     /// Nothing may run beside it.
@@ -178,17 +189,6 @@ struct Slot {
     reading: Option<Reading>,
     /// What it is called.
     name: &'static str,
-}
-
-enum Work {
-    Ready(Reply),
-    Op(Waiting, fn(Outcome<Found>) -> Reply),
-    Linear(Waiting, Then),
-    Cache(Waiting, commands::cache::Then),
-    Soft(Waiting, commands::soft::Then),
-    Later(LocalBoxFuture<'static, Reply>),
-    /// Waits for something, perhaps for long, in a task of its own.
-    Blocked(oneshot::Receiver<Given>),
 }
 
 impl Conn {
@@ -234,7 +234,8 @@ impl Conn {
                     }
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(1..)) => (),
+                Poll::Ready(Ok(1..)) if self.read_on(cx).is_ok() => (),
+                Poll::Ready(Ok(1..)) => return Poll::Ready(false),
                 // It waits for an item, and will not take it.
                 Poll::Ready(Ok(0)) if self.waits_long() => return Poll::Ready(false),
                 Poll::Ready(Ok(0)) => self.state = State::Closing,
@@ -255,7 +256,7 @@ impl Conn {
     fn has_room(&self) -> bool {
         self.slots.len() < IN_FLIGHT_MAX
             && self.held_bytes < IN_FLIGHT_BYTES_MAX
-            && self.slots.len() * self.answer_bytes < IN_FLIGHT_BYTES_MAX
+            && self.wide * self.answer_bytes < IN_FLIGHT_BYTES_MAX
             && self.has_room_for_answers()
     }
 
@@ -318,18 +319,23 @@ impl Conn {
         {
             last.work.release(how, last.name);
         }
+        // One look at the clock for all that are there.
+        let mut now = None;
         while self.has_room_for_answers()
             && let Some(slot) = self.slots.front_mut()
             && let Poll::Ready(reply) = slot.work.poll(cx)
         {
             any = true;
+            let now = *now.get_or_insert_with(Instant::now);
             let waited = slot.work.is_blocked();
             let slot = self.slots.pop_front().expect("its front was just looked at");
             self.keys.drain(..slot.keys);
             self.held_bytes -= slot.bytes;
+            self.wide -= usize::from(!slot.is_brief);
             // The time that a client chose to wait is not ours.
             let reply = if slot.silent { reply.unasked() } else { reply };
-            self.tell(slot.name, reply, slot.protocol, if waited { Instant::now() } else { slot.began });
+            let took = if waited { Duration::ZERO } else { now.saturating_duration_since(slot.began) };
+            self.tell(slot.name, reply, slot.protocol, took);
             if let Some(reading) = slot.reading {
                 reading.ends();
             }
@@ -373,8 +379,7 @@ impl Conn {
         true
     }
 
-    fn tell(&mut self, name: &'static str, reply: Reply, protocol: Protocol, began: Instant) {
-        let took = began.elapsed();
+    fn tell(&mut self, name: &'static str, reply: Reply, protocol: Protocol, took: Duration) {
         self.node.meter.resp.done(took, ops::is_ours(&reply));
         if SlowLog::wants(took)
             && let Some(known) = &self.client.known
@@ -393,11 +398,18 @@ impl Conn {
 
     /// Starts commands that have come. True if any was.
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
+        let any = self.start_all(cx);
+        self.batches.ask();
+        any
+    }
+
+    fn start_all(&mut self, cx: &mut Context<'_>) -> bool {
         if self.state != State::Open && self.parked.is_none() || !self.may_start() {
             return false;
         }
         let mut any = false;
         if self.parked.is_some() || !self.input.buffer.is_empty() {
+            self.began = Instant::now();
             let was_known = self.client.known.is_some();
             self.client.still_known(&self.node.gate.view());
             if was_known && self.client.known.is_none() {
@@ -452,7 +464,8 @@ impl Conn {
             let class = self.client.class();
             let priority = self.client.priority();
             let entry = if starts { self.node.gate.entry(class, priority, self.slots.len()) } else { Entry::Free };
-            if self.must_wait(&touches) || entry == Entry::Waits {
+            let meets = self.meets(&touches, spec);
+            if matches!(meets, Meets::Others) || entry == Entry::Waits {
                 self.parked = Some(command);
                 break;
             }
@@ -469,8 +482,14 @@ impl Conn {
             let reading = self.client.reads(&command, spec, in_multi);
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
+            let mut about = About { bytes: command.bytes(), ..About::default() };
             let act = if in_multi { commands::linear::queue(&mut self.client, &command, spec, act) } else { act };
             let (work, closes) = match act {
+                Act::Later(_) | Act::Block(_) if matches!(meets, Meets::In(_)) => {
+                    reading.into_iter().for_each(Reading::ends);
+                    self.parked = Some(command);
+                    break;
+                }
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),
                 Act::Op(mut op, then) => {
@@ -479,7 +498,23 @@ impl Conn {
                 }
                 Act::Linear(mut op, then) => {
                     op.priority = self.client.priority();
-                    (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false)
+                    about.is_brief = op.steps.iter().all(is_brief);
+                    // Of the first answers nothing is known.
+                    let is_known = !about.is_brief && self.answer_bytes != ANSWER_BYTES_FIRST;
+                    let bytes = (about.bytes, if is_known { self.answer_bytes } else { 0 });
+                    let is_last = self.input.buffer.is_empty();
+                    match self.batches.put(op, &meets, bytes, about.is_brief, is_last) {
+                        Asked::In(batch, at) => {
+                            about.batch = batch.borrow().number();
+                            (Work::Batched(batch, at, then), false)
+                        }
+                        Asked::Alone(op) => (Work::Linear(self.node.gate.ask(node::Ask::Linear(*op)), then), false),
+                        Asked::Later => {
+                            reading.into_iter().for_each(Reading::ends);
+                            self.parked = Some(command);
+                            break;
+                        }
+                    }
                 }
                 Act::Cache(mut op, then) => {
                     op.priority = self.client.priority();
@@ -489,8 +524,12 @@ impl Conn {
                     op.priority = self.client.priority();
                     (Work::Soft(self.node.gate.ask(node::Ask::Soft(op)), then), false)
                 }
-                Act::Later(future) => (Work::Later(future), false),
+                Act::Later(future) => {
+                    self.batches.ask();
+                    (Work::Later(future), false)
+                }
                 Act::Block(start) => {
+                    self.batches.ask();
                     let (client, waiting) = oneshot::channel();
                     tokio::task::spawn_local(start(client));
                     (Work::Blocked(waiting), false)
@@ -499,9 +538,9 @@ impl Conn {
             if was_known && self.client.known.is_none() {
                 cx.waker().wake_by_ref();
             }
-            self.seat.shown.follow(&self.client, spec.name);
+            self.seat.shown.follow(&self.client, spec.name, self.began);
             let before = self.slots.len();
-            self.put(spec.name, work, touches, command.bytes());
+            self.put(spec.name, work, touches, about);
             let is_answered = self.slots.len() == before;
             match (self.slots.back_mut(), reading) {
                 (_, Some(reading)) if is_answered => reading.ends(),
@@ -532,25 +571,35 @@ impl Conn {
 
     /// The answer to what is not run.
     fn say(&mut self, reply: Reply) {
-        self.put("", Work::Ready(reply), Touches::None, 0);
+        self.put("", Work::Ready(reply), Touches::None, About::default());
     }
 
-    fn put(&mut self, name: &'static str, work: Work, touches: Touches, bytes: usize) {
-        let (protocol, began) = (self.client.protocol, Instant::now());
+    fn put(&mut self, name: &'static str, work: Work, touches: Touches, about: About) {
+        let (protocol, began) = (self.client.protocol, self.began);
         let silent = !self.client.replies.takes_next();
         match work {
-            Work::Ready(reply) if self.slots.is_empty() && silent => self.tell(name, reply.unasked(), protocol, began),
+            Work::Ready(reply) if self.slots.is_empty() && silent => {
+                self.tell(name, reply.unasked(), protocol, Duration::ZERO);
+            }
             // Nothing is before it: no need to queue.
-            Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, began),
+            Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, Duration::ZERO),
             work => {
-                self.keys.extend(touches.keys());
+                let About { bytes, batch, is_brief } = about;
+                self.keys.extend(touches.keys().iter().map(|(hash, writes)| Key {
+                    hash: *hash,
+                    writes: *writes,
+                    batch,
+                    is_brief,
+                }));
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.held_bytes += bytes;
+                self.wide += usize::from(!is_brief);
                 self.slots.push_back(Slot {
                     work,
                     protocol,
                     began,
                     keys,
+                    is_brief,
                     bytes,
                     alone,
                     listens: false,
@@ -580,12 +629,35 @@ impl Conn {
         Ok(spec)
     }
 
-    /// Must a command wait for one under way?
-    fn must_wait(&self, touches: &Touches) -> bool {
+    /// Must a command wait for those under way?
+    fn meets(&self, touches: &Touches, spec: &Spec) -> Meets {
         // What runs alone began when nothing was before it; behind it there may be errors.
-        let Some(first) = self.slots.front() else { return false };
-        let meets = |key: &(u64, bool)| self.keys.iter().any(|other| other.0 == key.0 && (other.1 || key.1));
-        first.alone || matches!(touches, Touches::All) || touches.keys().iter().any(meets)
+        let Some(first) = self.slots.front() else { return Meets::Nothing };
+        if first.alone || matches!(touches, Touches::All) {
+            return Meets::Others;
+        }
+        let mut met = 0;
+        for (hash, writes) in touches.keys() {
+            for other in self.keys.iter().filter(|other| other.hash == *hash && (other.writes || *writes)) {
+                // What it writes could be what that one finds, if it has to be asked for its answer once more.
+                let is_read_anew = !other.writes && !other.is_brief;
+                if other.batch == 0 || is_read_anew || (met != 0 && met != other.batch) {
+                    return Meets::Others;
+                }
+                met = other.batch;
+            }
+        }
+        if met == 0 {
+            return Meets::Nothing;
+        }
+        let takes = || self.kind().is_some_and(|kind| self.batches.takes(met, &kind));
+        if joins(spec.name) && takes() { Meets::In(met) } else { Meets::Others }
+    }
+
+    /// What operations of its client have in common now.
+    fn kind(&self) -> Option<Kind> {
+        let namespace = Arc::clone(&self.client.known.as_ref()?.namespace);
+        Some(Kind { namespace, priority: self.client.priority(), stale: self.client.stale })
     }
 
     /// Writes what the socket takes.
@@ -664,6 +736,18 @@ impl Conn {
         }
     }
 
+    /// Reads what else is there, if the last read brought as much as there was room for: what stands together is started together.
+    fn read_on(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.state == State::Open && self.input.is_full() && self.input.buffer.len() < READ_BYTES_MAX {
+            match self.read(cx)? {
+                Poll::Ready(1..) => (),
+                Poll::Ready(0) => self.state = State::Closing,
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         // Asked first, so that a connection without news needs no buffer.
         ready!(self.stream.poll_news(cx))?;
@@ -687,114 +771,5 @@ impl Conn {
             self.stall = None;
         }
         Poll::Ready(Ok(n))
-    }
-}
-
-impl Work {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
-        match self {
-            Work::Ready(reply) => Poll::Ready(std::mem::replace(reply, Reply::Nil)),
-            Work::Op(waiting, then) => {
-                let answer = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(then(ops::outcome(answer)))
-            }
-            Work::Linear(waiting, then) => {
-                let answer = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(commands::linear::reply(ops::linear_outcome(answer), *then))
-            }
-            Work::Cache(waiting, then) => {
-                let answer = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(then(commands::cache::outcome(answer)))
-            }
-            Work::Soft(waiting, then) => {
-                let answer = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(commands::soft::reply(ops::soft_outcome(answer), *then))
-            }
-            Work::Later(future) => future.as_mut().poll(cx),
-            Work::Blocked(waiting) => {
-                let given = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(given.map_or_else(|_| Reply::error(UNBLOCKED), Given::take))
-            }
-        }
-    }
-
-    fn is_blocked(&self) -> bool {
-        matches!(self, Work::Blocked(_))
-    }
-
-    /// What waits for long does so no more.
-    fn unblock(&mut self) {
-        if let Work::Blocked(waiting) = self {
-            // What comes from now on is not ours any more; what has come is.
-            waiting.close();
-        }
-    }
-
-    /// What waits for long ends now, with what has come or with what its client is told.
-    fn release(&mut self, how: Unblock, name: &str) {
-        let Work::Blocked(waiting) = self else { return };
-        waiting.close();
-        let reply = match (waiting.try_recv(), how) {
-            (Ok(given), _) => given.take(),
-            (Err(_), Unblock::Error) => Reply::error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            (Err(_), Unblock::Timeout) if matches!(name, "BLMOVE" | "BRPOPLPUSH") => Reply::Nil,
-            (Err(_), Unblock::Timeout) => Reply::NilList,
-        };
-        *self = Work::Ready(reply);
-    }
-
-    /// Takes its answer if there is one, though nobody can be told yet.
-    fn settle(&mut self, cx: &mut Context<'_>) {
-        if !matches!(self, Work::Ready(_) | Work::Blocked(_))
-            && let Poll::Ready(reply) = self.poll(cx)
-        {
-            *self = Work::Ready(reply);
-        }
-    }
-
-    /// Lets work of several steps take its next one. A single operation needs no pushing.
-    fn go_on(&mut self, cx: &mut Context<'_>) {
-        if let Work::Later(future) = self
-            && let Poll::Ready(reply) = future.as_mut().poll(cx)
-        {
-            *self = Work::Ready(reply);
-        }
-    }
-}
-
-const UNBLOCKED: &str = "UNBLOCKED this node is about to end: nothing was taken, ask another one";
-
-/// What a command has to do with others: hashes of its keys, each with whether it is written.
-enum Touches {
-    None,
-    One([(u64, bool); 1]),
-    Some(Vec<(u64, bool)>),
-    /// Every key, or too many to tell apart.
-    All,
-}
-
-impl Touches {
-    fn of(command: &Command, spec: &Spec) -> Self {
-        let key = |at| (base::checksum::place_hash(command.arg(at)), spec.does == Does::Write);
-        if spec.does.is_about_all() || spec.does == Does::Listen {
-            return Self::All;
-        }
-        let mut positions = spec.key_positions(command, 0);
-        match spec.keys {
-            Keys::None => Self::None,
-            Keys::One | Keys::Second => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
-            _ => {
-                let keys: Vec<_> = positions.take(KEYS_TRACKED_MAX + 1).map(key).collect();
-                if keys.len() > KEYS_TRACKED_MAX { Self::All } else { Self::Some(keys) }
-            }
-        }
-    }
-
-    fn keys(&self) -> &[(u64, bool)] {
-        match self {
-            Self::One(key) => key,
-            Self::Some(keys) => keys,
-            Self::None | Self::All => &[],
-        }
     }
 }

@@ -58,9 +58,14 @@ impl Input {
         if self.buffer.len() >= READ_STEP_BYTES_MAX { self.buffer.len() * 2 } else { 0 }
     }
 
+    /// The last read brought as much as there was room for.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() == self.buffer.capacity()
+    }
+
     /// A read brought `n` bytes: the next is expected to be like it, or like a larger one a while ago.
     pub fn came(&mut self, n: usize) {
-        let full = self.buffer.len() == self.buffer.capacity();
+        let full = self.is_full();
         let like = if full { n * 2 } else { n + n / 16 };
         let like = (like + READ_SLACK_BYTES).next_multiple_of(512).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         self.hint = if like > self.hint { like } else { self.hint - (self.hint - like) / 16 };

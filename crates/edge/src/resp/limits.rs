@@ -41,6 +41,13 @@ pub const IN_FLIGHT_MAX: usize = 256;
 /// ... and bytes of them, and of their answers, with which one more may still begin: of many small ones nobody notices, and a few of the largest
 /// keep a connection as busy as many do.
 pub const IN_FLIGHT_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+/// Commands of a connection that are asked as one operation of class `linear`: a leader does them in a tenth of a
+/// millisecond, and twice as many may be under way ...
+pub const BATCH_COMMANDS_MAX: usize = 128;
+/// ... and bytes with which one more may still join: an entry of the log is hardly cheaper for being larger ...
+pub const BATCH_BYTES_MAX: usize = 64 << 10;
+/// ... and steps.
+pub const BATCH_STEPS_MAX: usize = 512;
 /// So large the first answers of a connection are taken to be, and each small one halves that: a client that reads large values
 /// has few under way from then on, and behind a slow one not all of 256 of them come into memory.
 pub const ANSWER_BYTES_FIRST: usize = 1 << 20;
@@ -244,3 +251,6 @@ pub const SLOW_MAX: usize = 1_024;
 pub const DUMP_BYTES_MAX: usize = 16 << 20;
 /// Items of one value that `RESTORE` takes (members, or fields and their texts): each takes 32 bytes beside its own while it is read.
 pub const RESTORED_ITEMS_MAX: usize = 1_000_000;
+
+const _: () = assert!(BATCH_STEPS_MAX <= state::linear::limits::STEPS_MAX, "a batch is one operation");
+const _: () = assert!(BATCH_COMMANDS_MAX <= IN_FLIGHT_MAX, "a connection may have it under way");

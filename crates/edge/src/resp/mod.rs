@@ -7,7 +7,7 @@
 //! ```
 //! - `parse.rs`, `encode.rs`: bytes to commands, replies to bytes. Values are not copied either way.
 //! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when. `input.rs`: its
-//!   read buffer.
+//!   read buffer. `work.rs`: what one command waits for; `batch.rs`: commands that are asked as one.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `rdb.rs`: values as `DUMP` and `RESTORE` move them, between a Redis and here.
@@ -39,6 +39,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{Functions, Meter};
 
+mod batch;
 mod changes;
 pub mod client;
 mod clients;
@@ -58,6 +59,7 @@ mod slow;
 mod stream;
 mod subscribers;
 mod unread;
+mod work;
 
 use changes::Changes;
 pub use client::same_secret;

@@ -107,7 +107,7 @@ impl Unread {
 
     /// It counts for this namespace from now on.
     pub fn is_of(&mut self, namespace: &Arc<str>) {
-        if self.whose != *namespace {
+        if !Arc::ptr_eq(&self.whose, namespace) && self.whose != *namespace {
             let mut kept = self.node.unread.borrow_mut();
             kept.change(&self.whose, self.charged, 0);
             kept.change(namespace, 0, self.charged);

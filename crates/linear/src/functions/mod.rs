@@ -307,6 +307,62 @@ pub fn level(steps: &[Step]) -> Option<u32> {
     steps.iter().try_fold(1, |most, step| Some(find(step.function)?.level_of(&step.args).max(most)))
 }
 
+/// Has its answer some bytes at most for each of its arguments, whatever is stored?
+pub fn is_brief(step: &Step) -> bool {
+    // With `old` it gives what was there.
+    BRIEF.contains(&step.function) || (step.function == "put" && step.args.len() == 3)
+}
+
+/// Functions that answer with numbers, or with words of their own. Sorted by how often they are asked for.
+const BRIEF: &[&str] = &[
+    "remove",
+    "expire",
+    "number.add",
+    "hash.set",
+    "exists",
+    "ttl",
+    "sorted.add",
+    "stream.add",
+    "list.push-left",
+    "list.push-right",
+    "set.add",
+    "set.remove",
+    "sorted.remove",
+    "sorted.remove-range",
+    "sorted.increase",
+    "sorted.length",
+    "sorted.count",
+    "hash.add",
+    "hash.set-new",
+    "hash.remove",
+    "hash.has",
+    "hash.length",
+    "hash.add-float",
+    "number.add-float",
+    "text.append",
+    "text.length",
+    "text.set-range",
+    "text.set-bit",
+    "text.bit",
+    "text.bits",
+    "list.length",
+    "list.push-left-present",
+    "list.push-right-present",
+    "list.insert",
+    "list.set",
+    "list.remove",
+    "list.trim",
+    "set.has",
+    "set.length",
+    "stream.ack",
+    "stream.remove",
+    "stream.trim",
+    "stream.length",
+    "sketch.add",
+    "type",
+    "version",
+];
+
 /// Is something among these steps that was done already, or perhaps was?
 pub fn once_done(space: &Space, steps: &[Step]) -> bool {
     steps.iter().any(|step| step.function == once::KEEP && once::is_known(space, &step.args))

@@ -54,6 +54,7 @@ pub(super) struct Pending {
     /// Who leads may let it wait: it is not sent again so soon.
     waits: bool,
     priority: Priority,
+    commands: u32,
     /// Of its command when it came: what joins it later is little.
     bytes: usize,
 }
@@ -150,9 +151,9 @@ impl Linear {
         let seq = self.next_seq;
         self.next_seq += 1;
         if reads {
-            self.counts.reads += u64::from(!matches!(ask, Asker::Probe(_)));
+            self.counts.reads += if matches!(ask, Asker::Probe(_)) { 0 } else { u64::from(op.commands) };
         } else {
-            self.counts.writes += 1;
+            self.counts.writes += u64::from(op.commands);
             self.writes.insert(seq);
         }
         let id = CommandId { node: self.me, boot: self.boot, seq };
@@ -181,6 +182,7 @@ impl Linear {
             stale,
             waits,
             priority: op.priority,
+            commands: op.commands,
             bytes,
         };
         self.waiting += usize::from(waits);
@@ -491,10 +493,10 @@ impl Linear {
     /// What a call is about has gone to another group. It has not happened; it is asked there, as if for the first time.
     fn ask_again(&mut self, now: Now, seq: u64, out: &mut Vec<Output>) {
         let Some(call) = self.take(seq) else { return };
-        let Pending { ask, namespace, over, stale, command, deadline, priority, .. } = call;
+        let Pending { ask, namespace, over, stale, command, deadline, priority, commands, .. } = call;
         let Command { conditions, steps, once, .. } = command;
         let (once, said) = (once.map(|once| once.id), once.map(|once| once.of));
-        let op = Op { namespace, conditions, steps, stale, over, weak: false, once, said, priority };
+        let op = Op { namespace, conditions, steps, stale, over, weak: false, once, said, priority, commands };
         self.ask(now, ask, deadline.since(now.mono), op, out);
     }
 

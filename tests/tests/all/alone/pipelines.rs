@@ -55,6 +55,41 @@ fn whoever_writes_a_whole_pipeline_before_reading_is_answered() {
     }
 }
 
+/// Operations of class `linear` that the first node's Redis door has begun, as it last told.
+fn begun(up: &Up) -> Result<u64, String> {
+    let metrics = http::get(up.at(1).api, "/metrics").map_err(|error| error.to_string())?.text();
+    let name = "coppice_stage_started_total{stage=\"resp-linear\"}";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)).ok_or("it tells nothing of them yet")?;
+    line.trim().parse().map_err(|_| line.to_owned())
+}
+
+#[test]
+fn a_pipeline_of_one_key_waits_for_a_majority_a_few_times() {
+    let up = UP.take();
+    let mut stream = stored(&up, "bank", b"counted", b"0");
+    let mut before = 0;
+    wait_for("figures", Duration::from_secs(60), || Ok(before = begun(&up)?));
+    stream.write_all(&line(&[b"INCR", b"counted"]).repeat(100)).unwrap();
+    let answers: String = (1..=100).map(|n| format!(":{n}\r\n")).collect();
+    let mut got = vec![0; answers.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), answers);
+    // One after the other, so that each is an operation.
+    for n in 101..=105 {
+        stream.write_all(&line(&[b"INCR", b"counted"])).unwrap();
+        let mut got = [0; 6];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), format!(":{n}\r\n"));
+    }
+    let mut after = 0;
+    wait_for("all are counted", Duration::from_secs(60), || {
+        after = begun(&up)?;
+        if after >= before + 6 { Ok(()) } else { Err(format!("{after}")) }
+    });
+    // One of the node's own, or from before the first look, may be among them.
+    assert!(after <= before + 30, "{} operations for 100 commands that came at once", after - before);
+}
+
 #[test]
 fn whoever_asks_for_more_than_a_node_keeps_and_does_not_read_is_told_so() {
     let up = UP.take();

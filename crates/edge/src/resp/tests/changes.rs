@@ -185,7 +185,11 @@ fn a_change_during_a_read_is_told_behind_its_reply() {
         until_ends(&mut stream, "+PONG\r\n").await;
         toy.holds.set(true);
         // Two of them may have read what was there before.
-        send(&mut stream, &["GET k", "GET k", "GET other"]).await;
+        for (nth, get) in ["GET k", "GET k", "GET other"].iter().enumerate() {
+            // Each by itself: what comes together is one operation.
+            send(&mut stream, &[get]).await;
+            until(|| toy.asked().iter().filter(|asked| asked.starts_with("get ")).count() == nth + 1).await;
+        }
         answer_held(&toy, "changes.prefix", changes(5, "k")).await;
         pause().await;
         let old = || linear::Reply::Bytes("old".into());

@@ -165,7 +165,7 @@ fn a_transaction_is_not_refused_in_part() {
         toy.holds.set(true);
         // More is held than there may be for long, by so many that nobody's pipeline is to blame.
         let mut crowd = Vec::new();
-        let commands: Vec<String> = (0..24).map(|n| format!("INCR k{n}")).collect();
+        let commands: Vec<String> = (0..24).map(|n| format!("GETDEL k{n}")).collect();
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
         for _ in 0..60 {
             let mut one = another(&stream).await;

@@ -16,6 +16,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 
+mod batches;
 mod beside;
 mod blocked;
 mod cache_commands;
