@@ -347,7 +347,10 @@ impl PopTalk {
                             self.session.handle(pop::Input::LoggedIn(entries), &mut out);
                         }
                         pop::Output::Fetch(id) => {
-                            let opened = post.open(mailbox_of(&login), id).await;
+                            let opened = match &mut login {
+                                Some(login) => login.ahead.open(id).await,
+                                None => Err(pop::NotOpened::Gone),
+                            };
                             let bytes = opened.as_ref().map(ObjectReader::bytes).map_err(|not| *not);
                             reader = opened.ok();
                             self.session.handle(pop::Input::Opened(bytes), &mut out);
@@ -420,7 +423,7 @@ mod tests {
     use super::*;
     use crate::auth::guess::Guesses;
     use crate::post::Verified;
-    use crate::store::{Accounts, Mailboxes};
+    use crate::store::{Accounts, Mailboxes, Turns};
 
     /// A post office whose cluster is away.
     fn post() -> Post {
@@ -431,6 +434,8 @@ mod tests {
             mailboxes: Mailboxes::new(Objects::new(node.clone(), "m", "t")),
             guesses: Guesses::new(&Linear::new(node, "g", "t")),
             verified: Verified::new().unwrap(),
+            turns: Turns::default(),
+            ahead: Arc::new(Semaphore::new(1)),
             checks: None,
             storing: Semaphore::new(1),
             verifying: Arc::new(Semaphore::new(1)),

@@ -33,7 +33,7 @@ use auth::guess::Guesses;
 use doors::{Receiving, Setting, Tls};
 use post::{Post, Verified};
 use smtp::is_web as smtp_is_web;
-use store::{Accounts, Mailboxes};
+use store::{Accounts, Mailboxes, Turns};
 
 /// Namespaces: messages, accounts, failed logins.
 pub const MESSAGES: &str = "mail";
@@ -60,6 +60,8 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         mailboxes: Mailboxes::new(service.objects(MESSAGES)?),
         guesses: Guesses::new(&service.linear(GUESSES)?),
         verified: Verified::new().map_err(StartError)?,
+        turns: Turns::default(),
+        ahead: Arc::new(Semaphore::new(limits::AHEAD_OF_ALL)),
         checks,
         storing: Semaphore::new(limits::STORING_MAX),
         verifying: Arc::new(Semaphore::new(limits::VERIFYING_MAX)),

@@ -64,8 +64,15 @@ pub const GUESS_PAUSE: Duration = Duration::from_millis(500);
 /// Failed logins in one connection: then it is closed.
 pub const LOGINS_MAX: u32 = 3;
 
+/// A session of POP3 waits so long for the one before it to leave the mailbox: most are over sooner, and nobody's client gives up.
+pub const TURN_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Messages of a mailbox that one POP3 session shows: the oldest ones.
 pub const LISTED_MAX: usize = 100_000;
+/// A session that reads in order has so many messages on their way at most, of so many bytes at most each; all sessions of a clone so
+/// many together: 8 MiB.
+pub const AHEAD_MAX: usize = 4;
+pub const AHEAD_BYTES_MAX: u64 = 32 << 10;
+pub const AHEAD_OF_ALL: usize = 256;
 /// Objects of one answer when a mailbox is listed.
 pub const LIST_PAGE: usize = 1000;
 /// Deletions under way at a time at the end of a POP3 session.

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use futures_util::future::join_all;
 use ring::hmac;
-use sdk::{ObjectId, ObjectReader};
+use sdk::ObjectId;
 use tokio::sync::Semaphore;
 
 use crate::address::Address;
@@ -17,9 +17,9 @@ use crate::auth::password;
 use crate::check::{Checked, Checks};
 use crate::letter::{self, Letter, Stamp};
 use crate::limits::*;
-use crate::pop::{Entry, NotOpened, Refused};
+use crate::pop::{Entry, Refused};
 use crate::smtp::{Delivered, Envelope, Recipient};
-use crate::store::{Account, Accounts, Mailboxes};
+use crate::store::{Account, Accounts, Ahead, Mailboxes, Turn, Turns};
 
 /// The post office of this clone.
 pub struct Post {
@@ -29,6 +29,10 @@ pub struct Post {
     pub mailboxes: Mailboxes,
     pub guesses: Guesses,
     pub verified: Verified,
+    /// Sessions of one mailbox come one after the other.
+    pub turns: Turns,
+    /// Messages that are read ahead, over all sessions.
+    pub ahead: Arc<Semaphore>,
     /// None: nobody is asked about senders.
     pub checks: Option<Checks>,
     /// Messages that are being stored.
@@ -123,9 +127,14 @@ impl Post {
         if !self.is_right(&mailbox, account.as_ref(), password).await? {
             return self.fails(&mailbox, peer).await;
         }
-        let password = account.map(|(account, _)| account.password).unwrap_or_default();
+        let (password, checked) = (account.map(|(account, _)| account.password).unwrap_or_default(), Instant::now());
+        // What is listed before may be what another session is about to delete.
+        let turn = self.turns.take(&mailbox, TURN_WAIT_MAX).await;
         match self.mailboxes.list(&mailbox).await {
-            Ok(entries) => Ok((Login { mailbox, password, checked: Instant::now() }, entries)),
+            Ok(entries) => {
+                let ahead = Ahead::new(self.mailboxes.clone(), &mailbox, entries.clone(), Arc::clone(&self.ahead));
+                Ok((Login { mailbox, password, checked, ahead, _turn: turn }, entries))
+            }
             Err(error) => {
                 tracing::warn!(%error, mailbox, "a mailbox cannot be listed");
                 Err(Refused::Later)
@@ -184,10 +193,6 @@ impl Post {
         Ok(is_right)
     }
 
-    pub async fn open(&self, mailbox: &str, id: ObjectId) -> Result<ObjectReader, NotOpened> {
-        self.mailboxes.open(mailbox, id).await
-    }
-
     pub async fn delete(&self, mailbox: &str, ids: Vec<ObjectId>) -> usize {
         self.mailboxes.delete(mailbox, ids).await
     }
@@ -200,6 +205,10 @@ pub struct Login {
     password: String,
     /// When the account was looked at last.
     checked: Instant,
+    /// How it reads its messages.
+    pub ahead: Ahead,
+    /// The next session of this mailbox waits for its end.
+    _turn: Turn,
 }
 
 impl Login {
@@ -246,11 +255,142 @@ impl Verified {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use sdk::{Linear, Node, Objects};
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
     use super::*;
 
-    #[test]
-    fn a_login_ends_with_its_password_and_when_the_account_is_disabled() {
-        let login = Login { mailbox: "a@b".into(), password: "sum".into(), checked: Instant::now() };
+    /// A node whose only account is of `a@b` with the password `p` and nine messages; it notes what it is asked for.
+    async fn node(asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let account = serde_json::json!({"password": password::hash("p").unwrap()}).to_string();
+        tokio::spawn(async move {
+            loop {
+                let (asked, account) = (Arc::clone(&asked), account.clone());
+                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+                tokio::spawn(async move {
+                    loop {
+                        let (mut first, mut length) = (String::new(), 0);
+                        loop {
+                            let mut line = String::new();
+                            stream.read_line(&mut line).await.unwrap();
+                            if let Some(said) = line.strip_prefix("content-length: ") {
+                                length = said.trim().parse().unwrap();
+                            }
+                            if line.trim().is_empty() {
+                                break;
+                            }
+                            first = if first.is_empty() { line } else { first };
+                        }
+                        if first.is_empty() {
+                            return;
+                        }
+                        stream.read_exact(&mut vec![0; length]).await.unwrap();
+                        let path = first.split(' ').nth(1).unwrap();
+                        let name = path.rsplit('/').next().unwrap();
+                        let (what, body) = match path {
+                            _ if path.contains("/keys/user") => ("account", account.clone()),
+                            _ if path.contains("limit=") => ("list", listed()),
+                            _ if path.contains("/objects/") => (name, "a letter".to_owned()),
+                            _ => ("guesses", r#"{"values": [null]}"#.to_owned()),
+                        };
+                        asked.lock().unwrap().push(what.to_owned());
+                        let head = format!("HTTP/1.1 200 OK\r\netag: \"7\"\r\ncontent-length: {}\r\n\r\n", body.len());
+                        stream.write_all((head + &body).as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        at
+    }
+
+    fn id(n: u8) -> ObjectId {
+        ObjectId([n; 16])
+    }
+
+    /// Of nine messages; the last but one is large.
+    fn listed() -> String {
+        let one = |n: u8| {
+            let bytes = if n == 8 { AHEAD_BYTES_MAX + 1 } else { 8 };
+            serde_json::json!({"id": id(n).to_string(), "version": format!("{n}"), "bytes": bytes})
+        };
+        serde_json::json!({"objects": (1..=9).map(one).collect::<Vec<_>>(), "complete": true}).to_string()
+    }
+
+    async fn post(asked: &Arc<Mutex<Vec<String>>>) -> Post {
+        let node = Node::at([node(Arc::clone(asked)).await]).unwrap();
+        Post {
+            host: "mx.example".into(),
+            accounts: Accounts::new(&Linear::new(node.clone(), "a", "t")),
+            mailboxes: Mailboxes::new(Objects::new(node.clone(), "m", "t")),
+            guesses: Guesses::new(&Linear::new(node, "g", "t")),
+            verified: Verified::new().unwrap(),
+            turns: Turns::default(),
+            ahead: Arc::new(Semaphore::new(AHEAD_OF_ALL)),
+            checks: None,
+            storing: Semaphore::new(1),
+            verifying: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_reads_in_order_does_not_wait_for_each_and_nothing_is_asked_for_twice_or_in_vain() {
+        let asked = Arc::default();
+        let post = post(&asked).await;
+        let (mut login, entries) = post.log_in("a@b", "p".into(), None).await.ok().unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), (1..=9).map(id).collect::<Vec<_>>());
+        let seen = |of: u8| asked.lock().unwrap().iter().filter(|what| **what == id(of).to_string()).count();
+        // One alone, and one that does not follow upon it: nobody knows which comes next.
+        for n in [9, 1] {
+            assert_eq!(login.ahead.open(id(n)).await.map(|reader| reader.bytes()), Ok(8));
+        }
+        assert_eq!((1..=9).map(seen).collect::<Vec<_>>(), [1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        for n in 2..=7 {
+            assert!(login.ahead.open(id(n)).await.is_ok());
+            // The third in a row: the next ones come without being asked for.
+            while n == 3 && seen(5) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        assert_eq!((1..=9).map(seen).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 0, 1], "the eighth is too large");
+        drop(login);
+        assert_eq!(post.ahead.available_permits(), AHEAD_OF_ALL);
+    }
+
+    #[tokio::test]
+    async fn a_session_sees_the_mailbox_as_the_one_before_has_left_it() {
+        let asked = Arc::default();
+        let post = post(&asked).await;
+        let log_in = || post.log_in("a@b", "p".into(), None);
+        let first = log_in().await.ok().unwrap();
+        let mut second = std::pin::pin!(log_in());
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("it was let in while the first one was there"),
+            () = tokio::time::sleep(Duration::from_millis(300)) => (),
+        }
+        asked.lock().unwrap().push("the first one goes".to_owned());
+        drop(first);
+        assert!(second.await.is_ok());
+        let each = ["guesses", "account", "list", "guesses", "account", "the first one goes", "list"];
+        assert_eq!(*asked.lock().unwrap(), each);
+    }
+
+    #[tokio::test]
+    async fn a_login_ends_with_its_password_and_when_the_account_is_disabled() {
+        let objects = Objects::new(Node::at(["127.0.0.1:1".parse().unwrap()]).unwrap(), "m", "t");
+        let login = Login {
+            mailbox: "a@b".into(),
+            password: "sum".into(),
+            checked: Instant::now(),
+            ahead: Ahead::new(Mailboxes::new(objects), "a@b", Vec::new(), Arc::new(Semaphore::new(1))),
+            _turn: Turns::default().take("a@b", Duration::ZERO).await,
+        };
         let account = Account { password: "sum".into(), disabled: false, bytes_max: None, messages_max: None };
         assert!(login.is_of(&account) && login.is_of(&Account { bytes_max: Some(1), ..account.clone() }));
         assert!(!login.is_of(&Account { password: "other".into(), ..account.clone() }));

@@ -1,7 +1,7 @@
 //! POP3 (RFC 1939, 2449, 1734 as RFC 5034 has it, 3206) out, as a machine: one connection. It shows what was there at
 //! the login, in order; what is marked as deleted goes at `QUIT` and not before. There is no lock on a mailbox: where
 //! the cluster is cut in two nobody could promise one, and two sessions do each other no harm, as a deletion is final
-//! and a number means a message of its own session.
+//! and a number means a message of its own session. But they take turns at a clone (`store/turns.rs`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
