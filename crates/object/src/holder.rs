@@ -58,7 +58,11 @@ impl Object {
             let held = Held { homes: BTreeSet::new(), has: BTreeSet::new(), ..entry.held.clone() };
             Item { id: Bytes::copy_from_slice(&id.0), held: Some((&held).into()) }
         };
-        let mut items: Vec<Item> = self.table.behind(ns, &owner, after).take(limit + 1).map(item).collect();
+        // A deletion that all have whom it concerns says nothing: nobody of them lists the object. An owner may have many.
+        let key = |id| Key { ns, owner: owner.clone(), id };
+        let is_news = |(id, entry): &(crate::Id, &Entry)| !entry.held.stamp.gone || self.open.has(&key(*id));
+        let behind = self.table.behind(ns, &owner, after).filter(is_news);
+        let mut items: Vec<Item> = behind.take(limit + 1).map(item).collect();
         let more = items.len() > limit;
         items.truncate(limit);
         self.send(call, from, id, Priority::NORMAL, What::Page(Page { items, more }), Bytes::new());

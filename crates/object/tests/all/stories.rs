@@ -218,6 +218,34 @@ fn lists_of_all_nodes_are_one_in_order_and_in_pages() {
 }
 
 #[test]
+fn deletions_that_all_know_make_no_list_longer() {
+    let mut world = World::new(9, 3);
+    for n in 0..40 {
+        world.ask(1, "mail", "ann", put(n, "x"));
+        world.ask(2, "mail", "ann", delete(n));
+    }
+    world.ask(1, "mail", "ann", put(40, "last"));
+    world.run(Span::secs(20));
+    let page = |world: &mut World| match world.ask(3, "mail", "ann", Action::List { after: None, limit: 7 }) {
+        Outcome::Done(Reply::List(list)) => list,
+        other => panic!("{other:?}"),
+    };
+    let list = page(&mut world);
+    assert_eq!((list.objects.len(), list.after), (1, None), "one page, not six");
+    // One that was away has it still, and may be heard: what was deleted meanwhile is said.
+    world.kill(NodeId(3));
+    world.run(Span::secs(1));
+    let gone = copies(world.ask(1, "mail", "ann", delete(40)));
+    world.start(NodeId(3));
+    let mut list = page(&mut world);
+    while !list.missing.is_empty() {
+        world.run(Span::millis(5));
+        list = page(&mut world);
+    }
+    assert_eq!((gone, list.objects.len()), (2, 0));
+}
+
+#[test]
 fn owners_are_told_in_pages_whoever_has_their_objects() {
     let mut world = World::new(11, 5);
     let names: Vec<String> = (1..=40).map(|n| format!("o{n:02}")).collect();
