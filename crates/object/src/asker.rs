@@ -15,6 +15,7 @@ use crate::limits::{
 };
 use crate::read::Read;
 use crate::table::Held;
+use crate::watch::{Changed, Watch};
 use crate::wire::{Here, ListMessage, PutMessage, What};
 use crate::write::Write;
 use crate::{Action, Body, Call, Id, Key, Object, Op, Output, Reply, Spec};
@@ -58,6 +59,8 @@ pub(crate) enum Goal {
         after: Option<Id>,
         limit: usize,
     },
+    /// Of owners that begin as that of the key.
+    Watch(Watch),
     /// Behind the owner of the key.
     Owners {
         limit: usize,
@@ -81,6 +84,7 @@ pub(crate) enum Look {
         items: Vec<(Id, Held)>,
         more: bool,
     },
+    Changes(Changed),
     Owners {
         owners: Vec<Bytes>,
         more: bool,
@@ -171,7 +175,7 @@ impl Object {
     fn begin(&mut self, call: &Call, ask: AskId, budget: Span, op: Op) -> Result<Running, Refused> {
         let Op { namespace, owner, action, priority } = op;
         let soon = Span::millis(500);
-        let least = usize::from(!matches!(action, Action::Owners { .. }));
+        let least = usize::from(!matches!(action, Action::Owners { .. } | Action::Watch { .. }));
         if !(least..=OWNER_BYTES_MAX).contains(&owner.len()) {
             let why = format!("the name of an owner has 1 to {OWNER_BYTES_MAX} bytes, not {}", owner.len());
             return Err(Refused::wrong(why));
@@ -205,6 +209,11 @@ impl Object {
                 (Goal::Delete, id)
             }
             Action::List { after, limit } => (Goal::List { after, limit: limit.clamp(1, LIST_MAX) }, Id::default()),
+            Action::Watch { .. } if self.level < crate::WATCH_LEVEL => {
+                let why = "objects are watched when all nodes run this version";
+                return Err(Refused::busy(why, Span::secs(10)));
+            }
+            Action::Watch { after, hold, by } => (Goal::Watch(Watch::begin(ns, after, hold, by)?), Id::default()),
             Action::Owners { limit } => (Goal::Owners { limit: limit.clamp(1, LIST_MAX) }, Id::default()),
         };
         let look = |node: &NodeId| match *node == self.me || self.peers.is_live(*node) {
@@ -259,6 +268,10 @@ impl Object {
             Outcome::Unknown(_) => self.figures.unknown += 1,
         }
         call.out.push(Output::Answer { id: op.ask, answer: outcome });
+    }
+
+    pub(crate) fn ops_that_watch(&self) -> Vec<u64> {
+        self.ops.of.iter().filter(|(_, op)| matches!(op.goal, Goal::Watch(_))).map(|(id, _)| *id).collect()
     }
 
     /// Those whose moment has come.
@@ -319,10 +332,10 @@ impl Object {
     /// Asks those that were not asked yet.
     pub(crate) fn ask_rest(&mut self, call: &mut Call, id: u64, op: &mut Running) {
         op.since = call.now;
-        let question = op.question();
-        for (node, look) in op.looks.iter_mut().filter(|(_, look)| matches!(look, Look::Unasked)) {
-            *look = Look::Waiting;
-            self.send(call, *node, id, op.priority, question.clone(), Bytes::new());
+        let unasked = op.looks.iter().filter(|(_, look)| matches!(look, Look::Unasked)).map(|(node, _)| *node);
+        for node in unasked.collect::<Vec<_>>() {
+            op.looks.insert(node, Look::Waiting);
+            self.send(call, node, id, op.priority, op.question(node), Bytes::new());
         }
     }
 
@@ -355,6 +368,7 @@ impl Object {
                     }
                     op.step = Step::Read(Read::default());
                 }
+                Goal::Watch(_) => return op.watch_on(call.now),
                 Goal::List { .. } | Goal::Owners { .. } => {
                     if op.waits(call.now, LOOK_LONG) {
                         return None;
@@ -447,29 +461,31 @@ impl Object {
 }
 
 impl Running {
-    pub(crate) fn question(&self) -> What {
-        match self.goal {
+    pub(crate) fn question(&self, to: NodeId) -> What {
+        match &self.goal {
+            Goal::Watch(watch) => What::Watch(watch.question(&self.key, to)),
             Goal::List { after, limit } => What::List(ListMessage {
                 ns: self.key.ns,
                 owner: self.key.owner.clone(),
                 after: after.map_or_else(Bytes::new, |id| Bytes::copy_from_slice(&id.0)),
-                limit: limit as u64,
+                limit: *limit as u64,
             }),
             Goal::Owners { limit } => What::Walk(ListMessage {
                 ns: self.key.ns,
                 owner: self.key.owner.clone(),
                 after: Bytes::new(),
-                limit: limit as u64,
+                limit: *limit as u64,
             }),
             Goal::Put { .. } | Goal::Get { .. } | Goal::Delete => What::Look((&self.key).into()),
         }
     }
 
     /// An answer to its question; not one that nobody was asked for, nor one of the other kind.
-    fn hear(&mut self, from: NodeId, said: Look) {
+    pub(crate) fn hear(&mut self, from: NodeId, said: Look) {
         let fits = match self.goal {
             Goal::List { .. } => matches!(said, Look::Page { .. }),
             Goal::Owners { .. } => matches!(said, Look::Owners { .. }),
+            Goal::Watch(_) => matches!(said, Look::Changes(_)),
             Goal::Put { .. } | Goal::Get { .. } | Goal::Delete => matches!(said, Look::Here { .. }),
         };
         if let Some(look) = self.looks.get_mut(&from).filter(|_| fits) {

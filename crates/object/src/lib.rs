@@ -18,7 +18,7 @@
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
-//! `peers` who lives; `wire` bytes on the wire and in the log.
+//! `watch` changes as they come; `peers` who lives; `wire` bytes on the wire and in the log.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -48,6 +48,7 @@ mod stage;
 mod stamp;
 mod store;
 mod table;
+mod watch;
 mod wire;
 mod write;
 
@@ -63,9 +64,11 @@ use flow::stage::Shown;
 use prost::Message;
 
 pub use body::{Body, Cutter};
-pub use op::{Action, List, Listed, Op, Owners, Reply};
+pub use map::bucket_of;
+pub use op::{Action, Change, Changes, List, Listed, Op, Owners, Reply};
 pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
+pub use watch::NO_CURSOR;
 
 use asker::Ops;
 use directory::Directory;
@@ -80,6 +83,7 @@ use ship::Ships;
 use stage::Stages;
 use store::Store;
 use table::Table;
+use watch::Watchers;
 use wire::{Head, What};
 
 pub type Input = class::Input<Object>;
@@ -93,6 +97,9 @@ pub const PIECES_LEVEL: u32 = 7;
 
 /// The level from which there may be directories.
 pub const DIRECTORIES_LEVEL: u32 = 11;
+
+/// The level from which objects may be watched.
+pub const WATCH_LEVEL: u32 = 12;
 
 /// What whoever starts a node tells its part of the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +131,7 @@ impl Default for Settings {
 /// One node's part of the class.
 pub struct Object {
     me: NodeId,
+    boot: Boot,
     rng: Rng,
     clock: Clock,
     settings: Settings,
@@ -146,6 +154,8 @@ pub struct Object {
     feeds: BTreeMap<NodeId, Feed>,
     /// One of them may have something to say.
     has_to_tell: bool,
+    /// Who waits for what changes here.
+    watchers: Watchers,
     log: Log,
     store: Store,
     /// What is left of the disk is for deletions, and for what makes room.
@@ -289,6 +299,7 @@ impl Class for Object {
             let Some((head, body)) = self.own.pop_front() else { break };
             self.hear(call, self.me, head, body);
         }
+        self.tell_watchers(call);
         self.pack_on(call);
     }
 
@@ -300,7 +311,10 @@ impl Class for Object {
         if self.distrust.is_some() {
             return Some(Time::ZERO);
         }
-        [self.ops.wake_at(), self.ships.wake_at(), self.directory.wake_at()].into_iter().flatten().min()
+        [self.ops.wake_at(), self.ships.wake_at(), self.directory.wake_at(), self.watchers.wake_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn counted_on(&self) -> Option<String> {
@@ -380,6 +394,7 @@ impl Object {
     pub fn new(me: NodeId, boot: Boot, mut rng: Rng, settings: Settings) -> Self {
         Self {
             me,
+            boot,
             clock: Clock::new(me, boot),
             settings,
             spaces: BTreeMap::new(),
@@ -397,6 +412,7 @@ impl Object {
             directory: Directory::new(rng.u64().max(1)),
             feeds: BTreeMap::new(),
             has_to_tell: false,
+            watchers: Watchers::default(),
             log: Log::default(),
             store: Store::default(),
             is_disk_low: false,
@@ -450,6 +466,7 @@ impl Object {
         self.recheck_all(call);
         self.push_to(call, peer);
         self.tell_spare(peer);
+        self.look_again(call);
     }
 
     fn death(&mut self, call: &mut Call, peer: NodeId) {
@@ -465,6 +482,7 @@ impl Object {
 
     fn lose_all(&mut self, call: &mut Call, peer: NodeId) {
         self.stages.lose(peer);
+        self.watchers.lose(peer);
         self.ships.lose(peer);
         self.lose(call, peer);
     }
@@ -506,6 +524,8 @@ impl Object {
             Some(What::Want(want)) => self.wants(from, want),
             Some(What::Told(told)) => self.told(call, from, told),
             Some(What::Heard(of)) => self.heard(from, of),
+            Some(What::Watch(watch)) => self.watched(call, from, id, watch),
+            Some(What::Changes(changes)) => self.changes(call, from, id, changes),
             Some(What::Confirm(of)) => self.confirm(call, from, of),
             Some(What::Sure(of)) => self.is_sure(call, from, of),
             // A newer program says more.

@@ -125,5 +125,24 @@ const _: () = assert!(OBJECT_BYTES_MAX as u64 * 2 < STAGED_BYTES_MAX, "several o
 const _: () = assert!(SPREAD >= COPIES, "an owner's nodes have room for all copies");
 const _: () = assert!(SILENT_FOR.as_micros() < PUSH_AFTER.as_micros(), "whoever asks is first to see to it");
 
+/// A question about changes waits for some so long.
+pub const WATCH_HOLD: Span = Span::secs(10);
+/// When one node has told some, others have so long to tell theirs in the same answer.
+pub const WATCH_GATHER: Span = Span::millis(20);
+/// Nodes look so often whether there is something to tell: what changed meanwhile is told together. Less than anybody sees.
+pub const WATCH_EVERY: Span = Span::millis(5);
+/// Changes in one answer of a node, and entries that it looks at for them: a turn of some milliseconds.
+pub const WATCH_ITEMS: usize = 256;
+pub const WATCH_SCAN: usize = 1 << 14;
+/// Those who wait at a node. More are not heard: they ask again.
+pub const WATCHERS_MAX: usize = 4096;
+/// A node keeps the order in which it took things for so long after somebody watched; to have it again is a walk over all.
+pub const WATCH_ORDER_KEPT: Span = Span::secs(60);
+/// Nodes in a cursor.
+pub const CURSOR_NODES_MAX: usize = 1024;
+/// Whoever watched a node's former life so long ago may have missed deletions that are forgotten since (`once`, `newest`).
+pub const WATCH_AWAY_MS_ONCE: u64 = TOMBSTONE_MS_ONCE - 86_400_000;
+pub const WATCH_AWAY_MS_NEWEST: u64 = TOMBSTONE_MS_NEWEST / 2;
+
 /// Objects that are read at once while a namespace is dumped.
 pub const DUMP_GETS: usize = 8;

@@ -71,6 +71,11 @@ impl Log {
         self.last
     }
 
+    /// All up to here is on the disk.
+    pub fn safe(&self) -> Ticket {
+        self.safe
+    }
+
     pub fn forced(&self) -> Ticket {
         self.forced
     }
@@ -247,7 +252,7 @@ impl Object {
         let is_over = |key: &Key, held: &Held| is_old(held) && !self.open.has(key);
         let over = self.table.iter().filter(|(key, entry)| is_over(key, &entry.held)).map(|(key, _)| key.clone());
         for key in over.collect::<Vec<_>>() {
-            self.table.remove(&key);
+            self.table.forget(&key);
         }
     }
 

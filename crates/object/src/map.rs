@@ -18,7 +18,8 @@ pub(crate) struct Map {
     managers: Vec<NodeId>,
 }
 
-pub(crate) fn bucket_of(ns: u32, owner: &[u8]) -> u16 {
+/// The bucket of an owner: all of one bucket have one manager.
+pub fn bucket_of(ns: u32, owner: &[u8]) -> u16 {
     (place_hash_pair(owner, u64::from(ns)) % u64::from(BUCKETS)) as u16
 }
 

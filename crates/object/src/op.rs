@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{NodeId, Priority};
+use base::{NodeId, Priority, Span};
 use bytes::Bytes;
 use class::Version;
 
@@ -29,6 +29,10 @@ pub enum Action {
     Delete { id: Id },
     /// Objects in order of their ids, behind one; at most so many.
     List { after: Option<Id>, limit: usize },
+    /// What changed of owners that begin as the operation's `owner` says (an empty one: of all) behind a cursor; without one, nothing, but
+    /// where one is now; behind an empty one, what there is. Answered with `Changes`, when there are some or `hold` is over. `by` is of
+    /// whoever watches: an earlier question of theirs is over.
+    Watch { after: Option<Bytes>, hold: Span, by: u64 },
     /// Owners that have objects, in order, behind the one that the operation names (an empty one: from the first); at most so many.
     Owners { limit: usize },
 }
@@ -55,6 +59,7 @@ pub enum Reply {
     },
     List(List),
     Owners(Owners),
+    Changes(Changes),
     /// There is no such object: all nodes that could have it said so.
     Absent,
     /// It was there, and was deleted.
@@ -79,6 +84,30 @@ pub struct Listed {
     pub id: Id,
     pub version: Version,
     pub size: u32,
+}
+
+/// What changed, in the order of versions. One change may be told more than once, and after a later one of the same object: its version
+/// says which stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    pub changes: Vec<Change>,
+    /// Behind all of them.
+    pub cursor: Bytes,
+    /// There are more already.
+    pub is_more: bool,
+    /// Deletions may have been missed, as they are not remembered for so long: all is to be read anew, and watched behind the cursor.
+    pub is_lost: bool,
+    /// Nodes that are away: what they alone know of is told when they are back.
+    pub missing: Vec<NodeId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    pub owner: Bytes,
+    pub id: Id,
+    pub version: Version,
+    /// None: it was deleted.
+    pub size: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

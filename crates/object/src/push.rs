@@ -174,6 +174,7 @@ impl Object {
         self.checkpoint(call);
         self.stages.drop_old(call.now);
         self.tend_directory(call);
+        self.tend_watchers(call);
     }
 
     fn push_due(&mut self, call: &mut Call) {

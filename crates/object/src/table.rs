@@ -148,6 +148,10 @@ pub(crate) struct Table {
     /// Entries whose bytes are to go into a pack, oldest first, with their serials. Some may be there no more.
     pub waiting: VecDeque<(Key, u64)>,
     serials: u64,
+    /// Entries by their serials, while somebody watches: what was taken last stands last.
+    order: Option<BTreeMap<u64, Key>>,
+    /// All deletions that were forgotten have this serial, or a lower one.
+    pub forgotten: u64,
 }
 
 impl Table {
@@ -185,7 +189,38 @@ impl Table {
             }
         }
         self.has_moved(&key, had);
+        if let Some(order) = &mut self.order {
+            order.insert(entry.serial, key.clone());
+        }
         self.entries.insert(key, entry);
+    }
+
+    /// A deletion is not remembered any more.
+    pub fn forget(&mut self, key: &Key) {
+        self.forgotten = self.forgotten.max(self.get(key).map_or(0, |entry| entry.serial));
+        self.remove(key);
+    }
+
+    /// Of what was taken last.
+    pub fn last_serial(&self) -> u64 {
+        self.serials
+    }
+
+    /// Entries that were taken behind this one, in order. The first time all are walked over.
+    pub fn behind_serial(&mut self, serial: u64) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
+        let entries = &self.entries;
+        let order = self.order.get_or_insert_with(|| {
+            let mut all: Vec<(u64, Key)> = entries.iter().map(|(key, entry)| (entry.serial, key.clone())).collect();
+            all.sort_unstable_by_key(|(serial, _)| *serial);
+            all.into_iter().collect()
+        });
+        let behind = order.range((Bound::Excluded(serial), Bound::Unbounded));
+        behind.filter_map(|(_, key)| Some((key, entries.get(key)?)))
+    }
+
+    /// Nobody watches any more.
+    pub fn drop_order(&mut self) {
+        self.order = None;
     }
 
     pub fn remove(&mut self, key: &Key) {
@@ -205,6 +240,9 @@ impl Table {
     fn take_out(&mut self, key: &Key) {
         self.touch(key);
         let Some(entry) = self.entries.remove(key) else { return };
+        if let Some(order) = &mut self.order {
+            order.remove(&entry.serial);
+        }
         self.bytes -= cost(key, &entry);
         self.lie_no_more(&entry.body);
         if entry.held.stamp.gone {

@@ -28,7 +28,7 @@ pub(crate) struct Head {
     /// The sender takes no more objects.
     #[prost(bool, tag = "3")]
     pub full: bool,
-    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23")]
+    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25")]
     pub what: Option<What>,
 }
 
@@ -86,6 +86,77 @@ pub(crate) enum What {
     /// Without a tenure: I know of none of yours.
     #[prost(message, tag = "23")]
     Sure(TenureMessage),
+    /// From level 12 on: what changed at you? Answer: `Changes`, when there is something or the time is over.
+    #[prost(message, tag = "24")]
+    Watch(WatchMessage),
+    #[prost(message, tag = "25")]
+    Changes(ChangesMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WatchMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    /// Owners that begin so.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub prefix: Bytes,
+    /// Whoever watches: an earlier question of theirs is over.
+    #[prost(fixed64, tag = "3")]
+    pub by: u64,
+    /// Behind this; none: behind what there is now.
+    #[prost(message, optional, tag = "4")]
+    pub after: Option<UptoMessage>,
+    #[prost(uint32, tag = "5")]
+    pub hold_ms: u32,
+}
+
+/// How far somebody is with a node.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct UptoMessage {
+    #[prost(fixed64, tag = "1")]
+    pub node: u64,
+    /// The life of the node of which the place is; 0: of none.
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(uint64, tag = "3")]
+    pub upto: u64,
+    /// When that was, by the node's wall clock.
+    #[prost(uint64, tag = "4")]
+    pub ms: u64,
+}
+
+/// Where somebody watches, as clients keep it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CursorMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub nodes: Vec<UptoMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ChangesMessage {
+    #[prost(message, required, tag = "1")]
+    pub upto: UptoMessage,
+    #[prost(message, repeated, tag = "2")]
+    pub items: Vec<ChangedMessage>,
+    /// There are more already.
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+    /// Deletions behind the place that was named are not all remembered.
+    #[prost(bool, tag = "4")]
+    pub lost: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ChangedMessage {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub owner: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub id: Bytes,
+    /// Without homes.
+    #[prost(message, optional, tag = "3")]
+    pub held: Option<HeldMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]

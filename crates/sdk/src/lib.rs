@@ -21,7 +21,7 @@
 //! - `tcp.rs`: connections of its TCP doors, told apart from HTTP by what `proxy.rs` reads.
 //! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
-//!   `objects.rs`: objects of owners, of class `object`. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
+//!   `objects.rs`: objects of owners, of class `object`; `objects/watch.rs`: their changes. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
 //!   `sql.rs`: databases of class `sql`; `profiles.rs`: what people want, which comes with their requests. `cache.rs`: entries of class `cache`, fetched once for all clones.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
@@ -77,7 +77,10 @@ pub use linear::{
 };
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
-pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, ObjectReader, Objects, Written};
+pub use objects::{
+    NoObjectId, Object, ObjectChange, ObjectError, ObjectHead, ObjectId, ObjectPage, ObjectReader, ObjectWatch,
+    Objects, Written,
+};
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use profiles::{Profile, ProfileError, Profiles, Wants, profile, profile_id};

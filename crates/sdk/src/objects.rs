@@ -17,6 +17,10 @@ use crate::node::{Answer, Call, Failed, Parts, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node, Version};
 
+mod watch;
+
+pub use watch::{ObjectChange, ObjectWatch};
+
 /// On how many disks it is.
 const COPIES: HeaderName = HeaderName::from_static("coppice-copies");
 

@@ -97,6 +97,8 @@ pub const STREAM_KEEPALIVE: Duration = Duration::from_secs(15);
 pub const WATCHERS_MAX: usize = 1024;
 /// A client that watches and has not taken what was told it before for so long is told that it is too slow.
 pub const WATCHER_STALL_MAX: Duration = Duration::from_secs(30);
+/// Changes of objects that a stream remembers to have told: each node that has an object tells of it, within a second or so.
+pub const OBJECTS_TOLD_MAX: usize = 4096;
 /// A watch that could not be asked (its group has no leader) is asked again after this.
 pub const WATCH_AGAIN: Span = Span::millis(100);
 /// What is held no more is let go again after so long at most, where there was no room for that.

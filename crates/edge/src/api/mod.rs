@@ -13,7 +13,7 @@
 //!   `soft_held.rs`: what is there as long as a connection.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
 //! - `certificates.rs`: certificates of the cluster (operator); with their keys, for clones that were declared to have them.
-//! - `objects.rs`: objects of an owner, of class `object`; `coming.rs`: room for those on their way in.
+//! - `objects.rs`: objects of an owner, of class `object`; `coming.rs`: room for those on their way in; `objects_watch.rs`: changes.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
 //! - `secrets.rs`: secrets of services (operator), and all of them sealed for a backup.
@@ -68,6 +68,7 @@ mod many;
 mod members;
 mod metrics;
 mod objects;
+mod objects_watch;
 mod operate;
 mod places;
 mod problem;

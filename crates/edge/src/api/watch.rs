@@ -30,7 +30,7 @@ use super::places::{Who, held};
 use super::problem::{done, odd};
 use super::values::passed_on;
 use super::versions::Versions;
-use super::{Api, Problem, address, guard, soft_watch};
+use super::{Api, Problem, address, guard, objects_watch, soft_watch};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,6 +105,9 @@ pub async fn watch(
     let query = query.unwrap_or_default();
     if api.view().class_of(&ns) == Class::Soft {
         return soft_watch::watch(&api, ns, address::read(&query)?, &headers).await;
+    }
+    if api.view().class_of(&ns) == Class::Object {
+        return objects_watch::watch(&api, ns, address::read(&query)?, &headers).await;
     }
     only_linear(&api, &ns)?;
     let watch: Watch = address::read(&query)?;

@@ -6,4 +6,5 @@ mod owners;
 mod packs;
 mod promises;
 mod stories;
+mod watch;
 mod world;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use base::{AskId, NodeId, Outcome, Rng, Span};
-use object::{Action, List, Reply, Settings};
+use bytes::Bytes;
+use object::{Action, Id, List, NO_CURSOR, Reply, Settings};
 use proptest::prelude::*;
 
 use crate::world::{World, id, put};
@@ -45,6 +46,37 @@ struct Story {
     life: u64,
     names: u64,
     acknowledged: u64,
+    follower: Follower,
+}
+
+/// Somebody who watches all of it, at one node after the other.
+#[derive(Default)]
+struct Follower {
+    asked: Option<AskId>,
+    cursor: Bytes,
+    /// What it was told of each object: whether that is there.
+    told: BTreeMap<Id, bool>,
+}
+
+impl Follower {
+    fn hear(&mut self, answer: Outcome<Reply>) {
+        self.asked = None;
+        match answer {
+            Outcome::Done(Reply::Changes(told)) => {
+                assert!(!told.is_lost, "nothing was forgotten");
+                self.cursor = told.cursor;
+                for change in told.changes {
+                    // A deletion is final.
+                    let is_there = self.told.entry(change.id).or_insert(true);
+                    *is_there &= change.size.is_some();
+                }
+            }
+            // The namespace is another one.
+            Outcome::Refused(why) if why.why == NO_CURSOR => *self = Self::default(),
+            Outcome::Refused(_) => (),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 fn owner(n: u8) -> String {
@@ -61,7 +93,16 @@ impl Story {
         (world.loss, world.double, world.slow) = (loss, 0.1, 12_000);
         let known = (0..IDS as u8).map(|n| (n, Known::default())).collect();
         let rng = Rng::new(seed);
-        let mut story = Self { world, rng, known, under_way: BTreeMap::new(), life: 0, names: NODES, acknowledged: 0 };
+        let mut story = Self {
+            world,
+            rng,
+            known,
+            under_way: BTreeMap::new(),
+            life: 0,
+            names: NODES,
+            acknowledged: 0,
+            follower: Follower::default(),
+        };
         story.slow_disks();
         story
     }
@@ -82,6 +123,15 @@ impl Story {
         self.under_way.insert(ask, (n, asked, self.life));
     }
 
+    /// Goes on at any node; whoever it asked before may be dead.
+    fn follow(&mut self) {
+        let live = self.world.live();
+        let Some(at) = self.rng.pick(&live).copied() else { return };
+        let hold = Span::millis(self.rng.below(2) * 1000);
+        let action = Action::Watch { after: Some(self.follower.cursor.clone()), hold, by: 7 };
+        self.follower.asked = Some(self.world.begin(at.0, "mail", "owner", action, Span::secs(3)));
+    }
+
     fn body(&self, n: u8) -> String {
         format!("body of {n} in life {}", self.life)
     }
@@ -96,7 +146,12 @@ impl Story {
 
     fn hear(&mut self) {
         for (ask, (_, answer)) in std::mem::take(&mut self.world.answers) {
-            let (n, asked, life) = self.under_way.remove(&ask).unwrap();
+            if self.follower.asked == Some(ask) {
+                self.follower.hear(answer);
+                continue;
+            }
+            // Others are of a watch that was given up.
+            let Some((n, asked, life)) = self.under_way.remove(&ask) else { continue };
             if life < self.life {
                 continue;
             }
@@ -143,6 +198,9 @@ impl Story {
 
     fn step(&mut self, disks_go: bool) {
         let n = self.rng.below(IDS) as u8;
+        if self.rng.chance(0.2) {
+            self.follow();
+        }
         match self.rng.below(100) {
             0..36 => self.begin(n, Asked::Put),
             36 if self.rng.chance(0.3) => self.rot_one(),
@@ -300,12 +358,33 @@ impl Story {
 
     fn judge(mut self) {
         self.quiet();
+        // The first time it may hear that the namespace is another one.
+        for _ in 0..2 {
+            self.follow();
+            self.world.run(Span::secs(4));
+            self.hear();
+        }
+        for (n, known) in &self.known {
+            let told = self.follower.told.get(&id(*n)).copied();
+            assert!(!known.deleted || told != Some(true), "{n} was deleted, and whoever watches was not told");
+            let is_there = known.stored && !known.maybe_deleted;
+            assert!(!is_there || told == Some(true), "{n} was acknowledged, and whoever watches was told {told:?}");
+        }
         let live = self.world.live();
         for node in &live {
             let open = self.world.figure(node.0, "object.open");
             assert_eq!(open, 0, "all is well, and {node} has writes that not all their homes have");
         }
         for node in live {
+            for n in 0..3 {
+                let all = self.world.ask(node.0, "mail", &owner(n), Action::List { after: None, limit: 100 });
+                let Outcome::Done(Reply::List(all)) = all else { panic!("all is well, and {node} says: {all:?}") };
+                for (of, known) in self.known.iter().filter(|(of, _)| owner(**of) == owner(n)) {
+                    let is_listed = all.objects.iter().any(|listed| listed.id == id(*of));
+                    assert!(!(known.deleted && is_listed), "{of} was deleted, {node} lists it");
+                    assert!(is_listed || !known.stored || known.maybe_deleted, "{node} does not list {of}");
+                }
+            }
             for (n, known) in &self.known {
                 let answer = self.world.ask(node.0, "mail", &owner(*n), Action::Get { id: id(*n), at: 0 });
                 match answer {

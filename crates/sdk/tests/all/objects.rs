@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use sdk::{Happened, Node, ObjectError, ObjectId, Objects};
+use sdk::{Happened, Node, ObjectChange, ObjectError, ObjectId, Objects};
 
 use crate::scripted::Does::{Answers, Dies};
 use crate::scripted::Scripted;
@@ -96,4 +96,35 @@ async fn a_page_says_where_to_go_on_and_who_is_missing() {
     let asked = one.asked();
     assert_eq!(asked[0], "GET /v1/ns/mail/objects/ann?limit=1");
     assert_eq!(asked[1], format!("GET /v1/ns/mail/objects/ann?limit=1000&after={id}"));
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_was_and_says_what_it_missed() {
+    let stream = |events: &'static str| Answers(200, "content-type: text/event-stream\r\n", events);
+    const PUT: &str = "event: put\ndata: {\"bytes\":5,\"id\":\"07070707070707070707070707070707\",\"owner\":\"ann\",\"version\":\"8a\"}\n\n\
+                       event: cursor\nid: A\ndata: {\"cursor\":\"A\",\"missing\":[\"n3\"]}\n\n";
+    const GONE: &str = "event: remove\ndata: {\"id\":\"07070707070707070707070707070707\",\"owner\":\"ann\",\"version\":\"8b\"}\n\n\
+                        event: error\ndata: {\"cursor\":\"C\",\"error\":\"compacted: ...\",\"type\":\"compacted\"}\n\n";
+    const LAST: &str = "event: error\ndata: {\"error\":\"removed\",\"type\":\"ended\"}\n\n";
+    let node = Scripted::new(&[
+        stream(PUT),
+        stream(GONE),
+        Answers(410, "", r#"{"error":"compacted: ...","type":"compacted"}"#),
+        stream(LAST),
+    ]);
+    let mut watch = mail([node.at]).watch("an", Some(""));
+    let mut seen = Vec::new();
+    while !matches!(seen.last(), Some(ObjectChange::Over(_))) {
+        seen.push(watch.next().await);
+    }
+    let (owner, id) = ("ann".to_owned(), seven());
+    let [put, up_to, deleted, rest @ ..] = &seen[..] else { panic!("{seen:?}") };
+    assert!(matches!(put, ObjectChange::Put { owner: of, id: n, bytes: 5, version } if *of == owner && *n == id
+        && version.to_string() == "8a"));
+    assert_eq!(*up_to, ObjectChange::UpTo { cursor: "A".into(), missing: vec!["n3".into()] });
+    assert!(matches!(deleted, ObjectChange::Deleted { owner: of, id: n, .. } if *of == owner && *n == id));
+    assert_eq!(rest, [ObjectChange::Missed, ObjectChange::Missed, ObjectChange::Over("removed".into())]);
+    let asks = |place: &str| format!("GET /v1/ns/mail/watch?prefix=an&after={place}");
+    let expected = [asks(""), asks(" last-event-id: A"), asks(" last-event-id: C"), asks("")];
+    assert_eq!(node.asked(), expected, "nobody knows the place C");
 }

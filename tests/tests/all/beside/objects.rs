@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use e2e::http::{self, Reply};
 use e2e::procs::{Proc, Signal};
+use e2e::sse::Sse;
 use e2e::{Up, wait_for};
 
 const FILE: &str = "[namespace.mail]\nclass = \"object\"\n";
@@ -47,6 +48,36 @@ impl Mail<'_> {
     }
 }
 
+/// What somebody who watches was told: which objects are there, and how far that is.
+#[derive(Default)]
+struct Follower {
+    told: BTreeMap<u32, bool>,
+    cursor: String,
+}
+
+impl Follower {
+    fn hear(&mut self, from: &mut Sse, is_enough: impl Fn(&BTreeMap<u32, bool>) -> bool) {
+        let id = |text: &str| u32::from_str_radix(&text[24..], 16).unwrap();
+        loop {
+            let event = from.next().unwrap();
+            match &*event.name {
+                "cursor" => {
+                    self.cursor = event.id.clone().unwrap();
+                    if is_enough(&self.told) {
+                        return;
+                    }
+                }
+                // A deletion is final, and may be told before what it deletes.
+                name => {
+                    let is_there = self.told.entry(id(event.data["id"].as_str().unwrap())).or_insert(true);
+                    *is_there &= name == "put";
+                    assert!(matches!(name, "put" | "remove"), "{event:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn an_acknowledged_object_outlives_kills_and_a_deleted_one_does_not_come_back() {
     let _turn = e2e::beside();
@@ -74,7 +105,17 @@ fn an_acknowledged_object_outlives_kills_and_a_deleted_one_does_not_come_back() 
         mail.is(node, 3, 200, &large);
     }
     assert_eq!(mail.at(1, "PUT", "/v1/ns/mail/keys/a", "x").unwrap().status, 400);
+    let token = up.token("mail");
+    let watch = |node: u8, path: &str, after: Option<&str>| {
+        let path = format!("/v1/ns/mail/watch?prefix=ann{path}");
+        wait_for("changes are told", SOON, || Sse::open(up.at(node).api, &path, &token, after)).0
+    };
+    let mut follower = Follower::default();
+    let mut all = watch(2, "&after=", None);
+    follower.hear(&mut all, |told| told.len() == 2);
+    assert_eq!(follower.told, [(1, true), (3, true)].into());
     assert_eq!(mail.answer(2, "DELETE", 1, "").status, 204);
+    follower.hear(&mut all, |told| !told[&1]);
     for node in 1..=3 {
         mail.is(node, 1, 410, "");
     }
@@ -125,6 +166,12 @@ fn an_acknowledged_object_outlives_kills_and_a_deleted_one_does_not_come_back() 
         .iter()
         .map(|one| u32::from_str_radix(&one["id"].as_str().unwrap()[24..], 16).unwrap())
         .collect();
+    // Who saw the beginning knows all that came, although each node has another life.
+    let token = up.token("mail");
+    let after = Some(follower.cursor.as_str());
+    let mut rest = Sse::open(up.at(3).api, "/v1/ns/mail/watch?prefix=ann", &token, after).unwrap();
+    told.extend([(1, false), (3, false)]);
+    follower.hear(&mut rest, |seen| *seen == told);
     let expected: Vec<u32> = told.iter().filter(|(_, is_there)| **is_there).map(|(id, _)| *id).collect();
     assert_eq!(ids, expected);
 }

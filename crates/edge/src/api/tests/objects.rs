@@ -1,6 +1,6 @@
 //! Objects over HTTP: what is asked of the node, and what its answers become.
 
-use state::object::{Action, Id, List, Listed, Op, Reply};
+use state::object::{Action, Change, Changes, Id, List, Listed, Op, Reply};
 
 use super::*;
 
@@ -148,4 +148,65 @@ fn what_cannot_be_is_refused_before_the_node_is_asked() {
         let (status, _, text, asked) = ask(None, request(line, &[token], body));
         assert_eq!((status, text.contains(says), asked.is_none()), (expected, true, true), "{line}: {status} {text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_each_change_once_and_how_far_one_is() {
+    let change = |n: u8, size| Change { owner: "ann".into(), id: Id([n; 16]), version: VERSION, size };
+    let changes = |all: Vec<Change>, cursor: &'static [u8]| Changes {
+        changes: all,
+        cursor: Bytes::from_static(cursor),
+        ..Changes::default()
+    };
+    let of = |changes| Answer::Object(Outcome::Done(Reply::Changes(changes)));
+    let first = Changes { is_more: true, missing: vec![NodeId(3)], ..changes(vec![change(1, Some(5))], b"\x01") };
+    // Another node that has it tells of it, too.
+    let second = changes(vec![change(1, Some(5)), change(1, None)], b"\x02");
+    let busy = Outcome::Refused(Refused::busy("a moment", Span::millis(5)));
+    let lost = Changes { is_lost: true, ..changes(Vec::new(), b"\x03") };
+    let mut answers = vec![of(first), Answer::Object(busy), of(second), of(lost)];
+    answers.reverse();
+    let (toy, router) = toy(answers);
+    let response = call(&router, request("GET /v1/ns/mail/watch?prefix=an&after=", &[MAIL], "")).await;
+    assert_eq!(response.status(), 200);
+    let text = text(response).await;
+    let id = "01".repeat(16);
+    let told: Vec<String> = text.split("\n\n").filter(|e| !e.is_empty()).map(|e| e.replace('\n', "|")).collect();
+    let named = format!(r#""id":"{id}","owner":"ann","version":"{VERSION}"}}"#);
+    let missing = NodeId(3);
+    let expected = [
+        format!(r#"event: put|data: {{"bytes":5,{named}"#),
+        format!(r#"event: cursor|id: AQ|data: {{"cursor":"AQ","missing":["{missing}"],"more":true}}"#),
+        format!(r#"event: remove|data: {{{named}"#),
+        r#"event: cursor|id: Ag|data: {"cursor":"Ag"}"#.to_owned(),
+        r#"event: error|data: {"cursor":"Aw","error":"compacted: deletions since then are not remembered any more: read again, and watch after cursor Aw","type":"compacted"}"#
+            .to_owned(),
+    ];
+    assert_eq!(told, expected);
+    let asked = std::mem::take(&mut *toy.asked.lock().unwrap());
+    let watches: Vec<_> = asked
+        .iter()
+        .map(|ask| match ask {
+            Ask::Object(Op { owner, action: Action::Watch { after, hold, by }, .. }) => {
+                (&owner[..], after.as_deref(), *hold, *by)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let (by, hold) = (watches[0].3, state::object::limits::WATCH_HOLD);
+    let then = |after: &'static [u8], hold| (&b"an"[..], Some(after), hold, by);
+    assert_eq!(watches, [then(b"", Span::ZERO), then(b"\x01", hold), then(b"\x01", hold), then(b"\x02", hold)]);
+}
+
+#[test]
+fn a_watch_that_makes_no_sense_is_refused() {
+    let refused = |why: &str| Some(Answer::Object(Outcome::Refused(Refused::wrong(why))));
+    let (status, _, text, _) =
+        ask(refused(state::object::NO_CURSOR), request("GET /v1/ns/mail/watch?after=AQ", &[MAIL], ""));
+    assert!(status == 410 && text.contains(r#""type":"compacted""#), "{status} {text}");
+    for (line, says) in [("after=%20", "a cursor"), ("key=a", "unknown field")] {
+        let (status, _, text, asked) = ask(None, request(&format!("GET /v1/ns/mail/watch?{line}"), &[MAIL], ""));
+        assert!(status == 400 && asked.is_none() && text.contains(says), "{line}: {text}");
+    }
+    assert_eq!(ask(None, request("GET /v1/ns/mail/watch?prefix=", &[], "")).0, 401);
 }
