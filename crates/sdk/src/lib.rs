@@ -88,7 +88,7 @@ pub use proxy::Tls;
 pub use service::Service;
 pub use services::{CallError, Reply, Services};
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
-pub use soft::{Hold, Replica, Soft, SoftError};
+pub use soft::{Hold, Replica, Soft, SoftChange, SoftChanged, SoftChanges, SoftError, SoftWhy};
 pub use sql::{Changed, Rows, Sql, SqlError, Statement};
 pub use stage::{Overloaded, Stage, Turn};
 pub use tcp::{Conn, Drain};

@@ -18,9 +18,11 @@ use crate::node::{Answer, Call, Failed, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node};
 
+mod changes;
 mod held;
 mod replica;
 
+pub use changes::{Changed as SoftChanged, SoftChange, SoftChanges, Why as SoftWhy};
 pub use held::Hold;
 pub use replica::Replica;
 

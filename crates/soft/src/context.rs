@@ -83,6 +83,25 @@ impl Context {
         ranges.insert(first, last);
     }
 
+    /// Takes a range away.
+    pub fn remove_range(&mut self, Range { life, first, last }: Range) {
+        let Some(ranges) = self.lives.get_mut(&life) else { return };
+        let from = ranges.range(..=first).next_back().map_or(first, |(at, _)| *at);
+        let met: Vec<(u64, u64)> = ranges.range(from..=last).map(|(at, end)| (*at, *end)).collect();
+        for (at, end) in met.into_iter().filter(|(_, end)| *end >= first) {
+            ranges.remove(&at);
+            if at < first {
+                ranges.insert(at, first - 1);
+            }
+            if end > last {
+                ranges.insert(last + 1, end);
+            }
+        }
+        if ranges.is_empty() {
+            self.lives.remove(&life);
+        }
+    }
+
     pub fn join(&mut self, other: &Self) {
         other.ranges().for_each(|range| self.insert_range(range));
     }
@@ -177,6 +196,9 @@ mod tests {
             prop_assert_eq!(plain(&minus), &plain_a - &plain_b);
             prop_assert_eq!(plain(&a.meet(&b)), &plain_a & &plain_b);
             prop_assert_eq!(a.is_within(&b), plain_a.is_subset(&plain_b));
+            let mut without = a.clone();
+            b.ranges().for_each(|range| without.remove_range(range));
+            prop_assert_eq!(&without, &minus);
             let mut joined = a.clone();
             joined.join(&b);
             prop_assert_eq!(plain(&joined), &plain_a | &plain_b);

@@ -43,7 +43,7 @@ use class::dump::Record;
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
-pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch, Whole};
+pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch, Whole, Why};
 pub use spec::Spec;
 
 use catchup::Held;
@@ -110,6 +110,7 @@ pub struct Soft {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     alone: u64,
+    conflicts: u64,
     heard: u64,
     mended: u64,
     odd: u64,
@@ -127,6 +128,10 @@ impl Class for Soft {
     const FIGURES: &'static [Figure] = &[
         Figure::counter("soft.alone", "Updates that were acknowledged with one copy, as no other node was live."),
         Figure::gauge("soft.bytes", "Keys, values and 128 bytes for each element."),
+        Figure::counter(
+            "soft.conflicts",
+            "Writes of one thing that met others which had not seen them: the newest is read.",
+        ),
         Figure::gauge("soft.entries", "Elements, and what is remembered of those that are gone."),
         Figure::counter("soft.heard", "Updates of other nodes that came as they were made."),
         Figure::gauge("soft.index", "Updates that not all nodes are known to have."),
@@ -182,10 +187,11 @@ impl Class for Soft {
 
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
-        let Seen { alone, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
+        let Seen { alone, conflicts, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
         vec![
             alone,
             sum(|held| held.space.bytes()),
+            conflicts,
             sum(|held| held.space.cells.len() as u64),
             heard,
             sum(|held| held.space.index.len() as u64),

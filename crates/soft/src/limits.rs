@@ -67,6 +67,9 @@ pub const WATCH_HOLD: Span = Span::secs(10);
 /// An answer of changes is closed when it has so many bytes, or has looked at so many cells.
 pub const WATCH_BYTES: usize = 256 << 10;
 pub const WATCH_CELLS: usize = 1_000;
+/// Values that lost against the one that is told: so many are told with it, each if it is no longer than this.
+pub const LOST_MAX: usize = 8;
+pub const LOST_BYTES_MAX: usize = 16 << 10;
 /// While somebody watches, the index keeps what it might forget for so long at least.
 pub const WATCH_KEPT: Span = Span::secs(30);
 /// Keys of one page of a scan.

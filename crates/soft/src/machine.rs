@@ -343,7 +343,7 @@ impl Soft {
                 let Some((_, by)) = held.space.end_of(&key) else { continue };
                 let is_mine = by == me || !live.contains(&by) && live.iter().all(|other| me < *other);
                 if is_mine && held.is_settled() {
-                    held.space.remove(now, &key);
+                    held.space.remove_ended(now, &key);
                     due = true;
                 } else {
                     held.space.look_again(now.mono + END_AGAIN, key);
@@ -431,6 +431,7 @@ impl Soft {
         for delta in push.deltas {
             self.seen.heard += u64::from(held.space.take_delta(now, life, delta)?);
         }
+        self.seen.conflicts += std::mem::take(&mut held.space.conflicts);
         self.owes.insert((from, push.space, life.boot));
         self.is_due = true;
         if let Some(last) = last {

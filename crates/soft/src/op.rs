@@ -143,6 +143,35 @@ pub struct Change {
     pub element: Bytes,
     /// None: it is not there. None inside: it has no value, as a member of a set.
     pub value: Option<Option<Bytes>>,
+    /// None: it is told as what there is, and not as something that changed.
+    pub why: Option<Why>,
+    /// Values of writes that did not see each other, and are not read as this one is newer; the newest first. None: one that is too long
+    /// to be told. The next write replaces them all.
+    pub lost: Vec<Option<Bytes>>,
+}
+
+/// Why something has changed, as the node knows that tells it. Of several changes that are told at once it is the last one's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It was done here.
+    Local,
+    /// Another node did it, and said so at once.
+    Remote,
+    /// It was found by comparison with another node.
+    Repair,
+    /// Its time was over, or that of who held it.
+    Ended,
+}
+
+impl Why {
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::Local => "local",
+            Why::Remote => "remote",
+            Why::Repair => "repair",
+            Why::Ended => "ended",
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -182,6 +182,7 @@ impl Soft {
             held.space.take_whole(now, &at, &cell, &covers, &known)?;
             self.seen.repaired += 1;
         }
+        self.seen.conflicts += std::mem::take(&mut held.space.conflicts);
         if let Some(peer) = self.peers.get(&from) {
             self.owes.insert((from, message.space, peer.boot));
             self.is_due = true;

@@ -100,7 +100,7 @@ impl Space {
     /// Before something is written to a key: what has ended is removed, and an end that is left of what was there before.
     pub(crate) fn begin(&mut self, now: Now, key: &Bytes) {
         if self.end_of(key).is_some() && !self.is_there(now.mono, key) {
-            self.remove(now, key);
+            self.remove_ended(now, key);
         }
     }
 

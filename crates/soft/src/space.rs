@@ -15,7 +15,7 @@ use crate::context::{Context, Range};
 use crate::dot::{Dot, Life, Stamp};
 use crate::limits::*;
 use crate::mend::{self, State};
-use crate::op::Kind;
+use crate::op::{Kind, Why};
 use crate::wire::{ACell, At, Delta, dot, dots_of};
 
 /// Where a cell lies. In order of the hashes of keys, so that a walk can stop between any two keys and go on elsewhere.
@@ -89,6 +89,12 @@ pub struct Space {
     pub(crate) lost: Vec<(Address, bool)>,
     /// What changes now is no such purpose.
     sweeps: bool,
+    /// Updates above the floor that came by comparison with another node, for those who are told why something has changed.
+    fetched: Context,
+    /// ... that took away what was over.
+    over: Context,
+    /// Writes that met others which they had not seen, since this was taken.
+    pub(crate) conflicts: u64,
     /// Made here and not sent yet, and about how many bytes.
     pub(crate) out: Vec<Delta>,
     pub(crate) out_bytes: usize,
@@ -115,6 +121,9 @@ impl Space {
             held: BTreeMap::new(),
             lost: Vec::new(),
             sweeps: false,
+            fetched: Context::default(),
+            over: Context::default(),
+            conflicts: 0,
             out: Vec::new(),
             out_bytes: 0,
         }
@@ -172,11 +181,14 @@ impl Space {
         }
         let cell = self.cells.entry(at.clone()).or_default();
         let before = (cost(cell), cell.is_there());
+        let rivals = |cell: &Cell| cell.siblings.iter().filter(|s| s.value.is_some() && !s.held).count() as u64;
+        let met = rivals(cell);
         let hashed = mend::hash(at, cell);
         let held: Vec<Life> = cell.holders().collect();
         let done = how(cell, &mut self.context);
         let holds: Vec<Life> = cell.holders().collect();
         let after = (cost(cell), cell.is_there());
+        self.conflicts += rivals(cell).saturating_sub(met.max(1));
         if at.kind == Kind::End
             && let Some(ends) = cell.newest().and_then(|newest| newest.ends)
         {
@@ -281,8 +293,9 @@ impl Space {
             cell.let_go(life)
         });
         self.made(now, dot, at, &Cell::default(), gone.as_slice());
+        self.over.insert(dot);
         if let Some(made) = self.out.last_mut() {
-            made.sweeps = sweeps;
+            (made.sweeps, made.ends) = (sweeps, true);
         }
     }
 
@@ -311,6 +324,7 @@ impl Space {
             part: ACell::of(part, now.mono),
             supersedes: supersedes.iter().copied().map(dot).collect(),
             sweeps: false,
+            ends: false,
         });
     }
 
@@ -319,6 +333,31 @@ impl Space {
         let there: Vec<Address> =
             self.cells_of(key).filter(|(_, cell)| cell.is_there()).map(|(at, _)| at.clone()).collect();
         there.iter().for_each(|at| self.put(now, at, None));
+    }
+
+    /// Removes all that a key has whose end has come.
+    pub(crate) fn remove_ended(&mut self, now: Now, key: &Bytes) {
+        let (before, made) = (self.seq, self.out.len());
+        self.remove(now, key);
+        if before < self.seq {
+            self.over.insert_range(Range { life: self.life, first: before + 1, last: self.seq });
+        }
+        self.out[made..].iter_mut().for_each(|delta| delta.ends = true);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn whys(&self) -> usize {
+        self.fetched.ranges().chain(self.over.ranges()).count()
+    }
+
+    /// Why an update came to be here.
+    pub(crate) fn why(&self, of: Dot) -> Why {
+        match of {
+            of if self.over.contains(of) => Why::Ended,
+            of if of.life == self.life => Why::Local,
+            of if self.fetched.contains(of) => Why::Repair,
+            _ => Why::Remote,
+        }
     }
 
     // What others send.
@@ -339,6 +378,9 @@ impl Space {
         }
         self.see(now, &part);
         self.sweeps = delta.sweeps;
+        if delta.ends {
+            self.over.insert(of);
+        }
         self.change(&at, |cell, seen| {
             cell.join(&part, seen, Known::Push { dot: of, supersedes: &supersedes });
             part.dots().chain([of]).for_each(|dot| seen.insert(dot));
@@ -365,6 +407,8 @@ impl Space {
         let covered = || covers.iter().flat_map(|r| (r.first..=r.last).map(|seq| Dot { life: r.life, seq }));
         self.is_given(cell.dots().chain(covered()))?;
         self.see(now, cell);
+        let told: Context = covers.iter().copied().chain(cell.dots().map(Range::from)).collect();
+        self.fetched.join(&told.minus(&self.context).into_iter().collect::<Context>());
         // Who took something away cannot be told from a whole cell.
         self.sweeps = true;
         self.change(at, |mine, seen| {
@@ -410,6 +454,8 @@ impl Space {
             let (from, to) = (Dot { life, seq: first }, Dot { life, seq: last });
             let old: Vec<Dot> = self.index.range(from..=to).map(|(dot, _)| *dot).collect();
             old.iter().for_each(|dot| drop(self.index.remove(dot)));
+            self.fetched.remove_range(Range { life, first, last });
+            self.over.remove_range(Range { life, first, last });
         }
         self.floor.join(stable);
     }

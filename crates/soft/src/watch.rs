@@ -7,7 +7,7 @@
 //!
 //! A question waits here while there is nothing to tell. A place in it costs a cursor, and no memory of what was told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use base::{AskId, Now, Outcome, Refused, Span, Time};
@@ -15,9 +15,10 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::catchup::Held;
+use crate::cell::{Cell, Sibling};
 use crate::context::Context;
 use crate::limits::*;
-use crate::op::{Change, Changes, Kind, Watch};
+use crate::op::{Change, Changes, Kind, Watch, Why};
 use crate::space::{Address, Space};
 use crate::wire::{self, At, ranges};
 use crate::{Asked, Output, Reply, Soft};
@@ -73,7 +74,7 @@ impl Space {
         if let Some(at) = cursor.at.take() {
             for (looked, (at, cell)) in self.cells.range((Bound::Excluded(at), Bound::Unbounded)).enumerate() {
                 if at.kind != Kind::End && cell.is_there() && at.key.starts_with(prefix) {
-                    bytes += told.put(self.change_at(at));
+                    bytes += told.put(self.change_at(at, None));
                 }
                 if bytes >= WATCH_BYTES || looked >= WATCH_CELLS {
                     (cursor.at, told.is_more) = (Some(at.clone()), true);
@@ -81,11 +82,22 @@ impl Space {
                 }
             }
         }
-        let mut seen: BTreeSet<&Address> = BTreeSet::new();
+        // What is told already, where it stands in the answer, and whether the update is known that made it what it is.
+        let mut seen: BTreeMap<&Address, Option<(usize, bool)>> = BTreeMap::new();
         'all: for range in self.context.minus(&cursor.told) {
             for (dot, at) in self.updates(&range) {
-                if seen.insert(at) && at.kind != Kind::End && at.key.starts_with(prefix) {
-                    bytes += told.put(self.change_at(at));
+                let made_it = || self.cells.get(at).and_then(Cell::newest).is_some_and(|newest| newest.dot == *dot);
+                match seen.get_mut(at) {
+                    None if at.kind != Kind::End && at.key.starts_with(prefix) => {
+                        seen.insert(at, Some((told.changes.len(), made_it())));
+                        bytes += told.put(self.change_at(at, Some(self.why(*dot))));
+                    }
+                    None => drop(seen.insert(at, None)),
+                    Some(Some((nth, is_known))) if !*is_known => {
+                        *is_known = made_it();
+                        told.changes[*nth].why = Some(self.why(*dot));
+                    }
+                    Some(_) => (),
                 }
                 cursor.told.insert(*dot);
                 if bytes >= WATCH_BYTES || seen.len() >= WATCH_CELLS {
@@ -97,17 +109,27 @@ impl Space {
         told
     }
 
-    fn change_at(&self, at: &Address) -> Change {
+    fn change_at(&self, at: &Address, why: Option<Why>) -> Change {
         let cell = self.cells.get(at).filter(|cell| cell.is_there());
         let value = cell.map(crate::run::value);
-        Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value }
+        let lost = cell.map(lost).unwrap_or_default();
+        Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value, why, lost }
     }
+}
+
+/// Values of siblings that are not read, the newest first. What several hold beside each other is no conflict.
+fn lost(cell: &Cell) -> Vec<Option<Bytes>> {
+    let Some(read) = cell.newest().filter(|_| cell.siblings.len() > 1) else { return Vec::new() };
+    let mut others: Vec<&Sibling> =
+        cell.siblings.iter().filter(|s| !s.held && s.value.is_some() && s.value != read.value).collect();
+    others.sort_by_key(|s| std::cmp::Reverse((s.stamp, s.dot)));
+    others.iter().take(LOST_MAX).map(|s| s.value.clone().filter(|value| value.len() <= LOST_BYTES_MAX)).collect()
 }
 
 impl Changes {
     /// Adds one; its bytes.
     fn put(&mut self, change: Change) -> usize {
-        let value = change.value.iter().flatten().map(Bytes::len).sum::<usize>();
+        let value = change.value.iter().chain(&change.lost).flatten().map(Bytes::len).sum::<usize>();
         let bytes = change.key.len() + change.element.len() + value + 64;
         self.changes.push(change);
         bytes

@@ -103,6 +103,10 @@ pub struct Delta {
     /// It takes away what was held by a life that is over, as far as its origin knows.
     #[prost(bool, tag = "5")]
     pub sweeps: bool,
+    /// It takes away what is over: a key whose end has come, or what is held no more. Readers of changes are told so, and nothing else
+    /// comes of it; programs of before skip it.
+    #[prost(bool, tag = "6")]
+    pub ends: bool,
 }
 
 /// Updates of the sender's own life.

@@ -118,7 +118,7 @@ impl Place {
 
 /// What lies at a place now; texts and numbers have no element.
 fn event(change: &Change) -> Event {
-    let Change { key, kind, element, value } = change;
+    let Change { key, kind, element, value, why, lost } = change;
     let mut body = json!({"key": shown_bytes(key), "type": kind.name()});
     if *kind != Kind::Register {
         body["element"] = shown_bytes(element);
@@ -132,6 +132,13 @@ fn event(change: &Change) -> Event {
             "put"
         }
     };
+    if let Some(why) = why {
+        body["why"] = why.name().into();
+    }
+    if !lost.is_empty() {
+        let values = lost.iter().map(|value| value.as_ref().map_or(Value::Null, |value| shown(*kind, value)));
+        body["lost"] = values.collect();
+    }
     Event::default().event(name).data(body.to_string())
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sdk::{Happened, Node, Soft, SoftError};
+use sdk::{Happened, Node, Soft, SoftChange, SoftChanged, SoftError, SoftWhy};
 
 use crate::scripted::Does::{Answers, Dies, Hangs};
 use crate::scripted::Scripted;
@@ -158,6 +158,54 @@ async fn a_replica_is_there_when_all_has_come_and_goes_on_from_its_cursor() {
         node.asked()[..2],
         ["GET /v1/ns/floor/watch?prefix=a%2F&after=", "GET /v1/ns/floor/watch?prefix=a%2F&after= last-event-id: D"]
     );
+}
+
+#[tokio::test]
+async fn changes_say_why_and_go_on_at_another_node_after_the_last_cursor() {
+    let slow = event("error", r#"{"error":"for more than 30 s nothing was taken","type":"slow"}"#);
+    let first = stream(&[
+        cursor("A", ""),
+        event("put", r#"{"key":"k","type":"string","value":"new","why":"repair","lost":["old",null]}"#),
+        event("remove", r#"{"key":"online","type":"set","element":"ann","why":"ended"}"#),
+        cursor("B", ""),
+        slow,
+    ]);
+    let second = stream(&[event("reset", "{}"), event("put", r#"{"key":"all","type":"string","value":"v"}"#)]);
+    let gone = event("error", r#"{"error":"the namespace was removed","type":"ended"}"#);
+    let (one, other) = (Scripted::new(&[first, Dies]), Scripted::new(&[second, stream(&[gone])]));
+    let mut changes = floor([one.at, other.at]).changes("f/", None);
+    assert_eq!(changes.next().await, SoftChange::UpTo("A".into()));
+    let put = SoftChanged {
+        key: "k".into(),
+        kind: "string".into(),
+        element: "".into(),
+        value: Some("new".into()),
+        why: Some(SoftWhy::Repair),
+        lost: vec![Some("old".into()), None],
+    };
+    assert_eq!(changes.next().await, SoftChange::Put(put.clone()));
+    let (value, why, lost) = (None, Some(SoftWhy::Ended), Vec::new());
+    let gone = SoftChanged { key: "online".into(), kind: "set".into(), element: "ann".into(), value, why, lost };
+    assert_eq!(changes.next().await, SoftChange::Removed(gone));
+    assert_eq!(changes.next().await, SoftChange::UpTo("B".into()));
+    assert_eq!(changes.next().await, SoftChange::Reset);
+    let there = SoftChanged { key: "all".into(), value: Some("v".into()), why: None, lost: Vec::new(), ..put };
+    assert_eq!(changes.next().await, SoftChange::Put(there));
+    assert_eq!(changes.next().await, SoftChange::Over("the namespace was removed".into()));
+    assert_eq!(one.asked()[0], "GET /v1/ns/floor/watch?prefix=f%2F");
+    assert_eq!(other.asked()[0], "GET /v1/ns/floor/watch?prefix=f%2F last-event-id: B");
+
+    let node =
+        Scripted::new(&[Answers(410, "", r#"{"error":"no cursor","type":"compacted"}"#), stream(&[cursor("C", "")])]);
+    let mut changes = floor([node.at]).changes("", Some("X"));
+    assert_eq!((changes.next().await, changes.next().await), (SoftChange::Missed, SoftChange::UpTo("C".into())));
+    let node = Scripted::new(&[Hangs]);
+    let mut changes = floor([node.at]).changes("", Some(""));
+    tokio::select! {
+        said = changes.next() => panic!("{said:?}"),
+        () = until(|| !node.asked().is_empty()) => (),
+    }
+    assert_eq!(node.asked()[0], "GET /v1/ns/floor/watch?prefix=&after=");
 }
 
 #[tokio::test]

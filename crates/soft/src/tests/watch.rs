@@ -23,7 +23,7 @@ impl Reader {
             self.resets += 1;
         }
         self.told += changes.len();
-        for Change { key, kind, element, value } in changes {
+        for Change { key, kind, element, value, .. } in changes {
             match value {
                 Some(value) => drop(self.has.insert((key, kind, element), value)),
                 None => drop(self.has.remove(&(key, kind, element))),
@@ -64,8 +64,9 @@ impl World {
     }
 }
 
-fn change(key: &str, kind: Kind, element: &str, value: Option<Option<&str>>) -> Change {
-    Change { key: bytes(key), kind, element: bytes(element), value: value.map(|value| value.map(bytes)) }
+fn change(key: &str, kind: Kind, element: &str, value: Option<Option<&str>>, why: Why) -> Change {
+    let value = value.map(|value| value.map(bytes));
+    Change { key: bytes(key), kind, element: bytes(element), value, why: Some(why), lost: Vec::new() }
 }
 
 #[test]
@@ -84,11 +85,14 @@ fn a_question_waits_until_something_changes_and_tells_it_as_it_is() {
     world.set(2, "flag", "on", End::After(Span::secs(60)));
     world.settle();
     let told = world.changes(id).unwrap();
-    assert_eq!(told.changes, [change("flag", Kind::Register, "", Some(Some("on")))]);
+    assert_eq!(told.changes, [change("flag", Kind::Register, "", Some(Some("on")), Why::Remote)]);
     world.put_members(1, "f", &["ann"]);
     world.done(2, Action::Remove { keys: vec![bytes("flag")] });
     let told = world.watch(1, Some(told.cursor), "f", WATCH_HOLD);
-    let expected = [change("f", Kind::Member, "ann", Some(None)), change("flag", Kind::Register, "", None)];
+    let expected = [
+        change("f", Kind::Member, "ann", Some(None), Why::Local),
+        change("flag", Kind::Register, "", None, Why::Remote),
+    ];
     assert_eq!(told.changes, expected);
     // At the end of its time it says how far one is.
     let id = world.ask_watch(1, Some(told.cursor), "f", WATCH_HOLD);
@@ -114,6 +118,88 @@ fn a_cursor_goes_on_at_any_node_for_the_price_of_the_difference() {
     world.pass(500);
     reader.reads(&mut world, 3);
     assert_eq!((reader.has == world.all(2), reader.told - before), (true, 1));
+}
+
+#[test]
+fn a_change_says_why_it_came() {
+    let mut world = World::new(3);
+    let mut cursors: Vec<Bytes> = (1..=3).map(|n| world.watch(n, None, "", Span::ZERO).cursor).collect();
+    let mut whys = |world: &mut World, n: u64| -> Vec<(Bytes, Option<Why>)> {
+        let cursor = &mut cursors[n as usize - 1];
+        let told = world.watch(n, Some(cursor.clone()), "", Span::ZERO);
+        *cursor = told.cursor;
+        told.changes.into_iter().map(|change| (change.key, change.why)).collect()
+    };
+    world.cut_off(3, false);
+    world.set(1, "a", "v", End::After(Span::millis(1_500)));
+    assert_eq!(whys(&mut world, 1), [(bytes("a"), Some(Why::Local))]);
+    assert_eq!(whys(&mut world, 2), [(bytes("a"), Some(Why::Remote))]);
+    world.heal();
+    world.pass(1_000);
+    assert_eq!(whys(&mut world, 3), [(bytes("a"), Some(Why::Repair))], "it did not come as it was made");
+    world.pass(1_000);
+    for n in 1..=3 {
+        assert_eq!(whys(&mut world, n), [(bytes("a"), Some(Why::Ended))], "{n}");
+    }
+    // A removal on purpose is none of that, and of several the last one counts.
+    world.set(2, "b", "v", End::Never);
+    world.pass(10);
+    world.done(1, Action::Remove { keys: vec![bytes("b")] });
+    assert_eq!(whys(&mut world, 1), [(bytes("b"), Some(Why::Remote))], "of two that left nothing: the later life's");
+    world.set(2, "c", "v", End::Never);
+    world.set(1, "c", "w", End::Never);
+    assert_eq!(whys(&mut world, 1), [(bytes("c"), Some(Why::Local))]);
+    // What is there is not told as something that changed.
+    let all = world.watch(1, Some(Bytes::new()), "", Span::ZERO);
+    assert!(all.changes.iter().all(|change| change.why.is_some()), "it is remembered still how all came to be");
+    // All that is remembered of it goes with what the index forgets.
+    world.pass(60_000);
+    assert_eq!(world.space(3).whys(), 0);
+    let mut reset = world.watch(1, Some(Bytes::new()), "", Span::ZERO);
+    assert!(reset.is_reset && reset.changes.pop().is_some_and(|change| change.why.is_none()));
+}
+
+#[test]
+fn who_writes_without_having_seen_another_learns_what_lost() {
+    let mut world = World::new(2);
+    world.cut_off(1, false);
+    let set = |value: &str| Action::Set { pairs: vec![(bytes("k"), bytes(value))], end: End::Never };
+    let begins: Vec<Bytes> = (1..=2).map(|n| world.watch(n, None, "", Span::ZERO).cursor).collect();
+    world.ask(1, set("older"));
+    world.advance(10);
+    world.ask(2, set("newer"));
+    world.heal();
+    world.pass(500);
+    for n in [1, 2] {
+        let told = world.watch(n, Some(begins[n as usize - 1].clone()), "", Span::ZERO);
+        let [change] = &told.changes[..] else { panic!("{:?}", told.changes) };
+        assert_eq!(
+            (change.value.clone(), change.lost.clone()),
+            (Some(Some(bytes("newer"))), vec![Some(bytes("older"))])
+        );
+        assert_eq!(world.figure(n, "soft.conflicts"), 1, "{n}");
+    }
+    // Who writes next has seen both.
+    let begins = world.watch(1, None, "", Span::ZERO).cursor;
+    world.answers.clear();
+    world.set(2, "k", "last", End::Never);
+    let told = world.watch(1, Some(begins), "", Span::ZERO);
+    assert_eq!(told.changes, [change("k", Kind::Register, "", Some(Some("last")), Why::Remote)]);
+    // So many are told, and none that is long.
+    let mut world = World::new(12);
+    (1..=12).for_each(|n| world.cut_off(n, false));
+    for n in 1..=12 {
+        let value = if n == 11 { "x".repeat(LOST_BYTES_MAX + 1) } else { format!("{n}") };
+        world.ask(n, set(&value));
+        world.advance(10);
+    }
+    world.heal();
+    world.pass(3_000);
+    let told = world.watch(5, Some(Bytes::new()), "", Span::ZERO);
+    let [change] = &told.changes[..] else { panic!("{:?}", told.changes) };
+    let expected: Vec<Option<Bytes>> =
+        (3..=11).rev().take(LOST_MAX).map(|n| (n != 11).then(|| bytes(&n.to_string()))).collect();
+    assert_eq!((change.value.clone(), &change.lost), (Some(Some(bytes("12"))), &expected));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use e2e::resp::{Resp, Word};
+use e2e::sse::Sse;
 use e2e::{Yard, net, skip, wait_for};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -49,7 +50,19 @@ fn both_sides_of_a_cut_network_keep_what_they_did() {
     assert_eq!(ask(&mut nodes[0], "SREM online bob"), Word::Int(1));
     assert_eq!(ask(&mut nodes[2], "SADD online bob"), Word::Int(0));
     assert!(!members(&mut nodes[0]).contains(&"m2".to_owned()), "it is cut off");
+    ask(&mut nodes[0], "SET flag older");
+    std::thread::sleep(Duration::from_millis(5));
+    ask(&mut nodes[2], "SET flag newer");
+    let mut watch = Sse::open(yard.at(1).api, "/v1/ns/floor/watch?prefix=flag&after=", &token, None).unwrap();
+    wait_for("it is told", SOON, || match watch.next()?.data["value"] == "older" {
+        true => Ok(()),
+        false => Err("another event".into()),
+    });
     (1..=3).for_each(|n| cut.mend(n));
+    wait_for("what lost is told to who watches", SOON, || match watch.next()?.data {
+        data if data["value"] == "newer" && data["lost"][0] == "older" && data["why"] == "repair" => Ok(()),
+        other => Err(other.to_string()),
+    });
     let mut expect: Vec<String> = (0..20).map(|n| format!("m{n}")).chain(["bob".to_owned()]).collect();
     expect.sort();
     for resp in &mut nodes {

@@ -1,6 +1,6 @@
 //! What requests on values of class `soft` become, and how what comes of them reads.
 
-use state::soft::{Action, Change, Changes, End, FULL, Kind, List, Op, Reply as Got, Side, Watch};
+use state::soft::{Action, Change, Changes, End, FULL, Kind, List, Op, Reply as Got, Side, Watch, Why};
 
 use super::*;
 
@@ -218,7 +218,8 @@ fn who_comes_with_a_foreign_cursor_is_to_begin_anew() {
 async fn a_watch_tells_what_changes_and_how_far_one_is() {
     let put = |key: &str, kind, element: &str, value: Option<&[u8]>| {
         let value = Some(value.map(Bytes::copy_from_slice));
-        Change { key: key.to_owned().into(), kind, element: element.to_owned().into(), value }
+        let (key, element) = (key.to_owned().into(), element.to_owned().into());
+        Change { key, kind, element, value, why: None, lost: Vec::new() }
     };
     let first = Changes {
         is_reset: true,
@@ -230,8 +231,11 @@ async fn a_watch_tells_what_changes_and_how_far_one_is() {
         cursor: Bytes::from_static(b"\x01"),
         is_more: true,
     };
-    let gone = Change { key: "online".into(), kind: Kind::Member, element: "ann".into(), value: None };
-    let second = Changes { changes: vec![gone], cursor: Bytes::from_static(b"\x02"), ..Changes::default() };
+    let gone = Change { value: None, why: Some(Why::Ended), ..put("online", Kind::Member, "ann", None) };
+    let (score, long) = (Some(Bytes::copy_from_slice(&2f64.to_be_bytes())), None);
+    let won = put("seen", Kind::Score, "ann", Some(&3f64.to_be_bytes()));
+    let won = Change { why: Some(Why::Repair), lost: vec![score, long], ..won };
+    let second = Changes { changes: vec![gone, won], cursor: Bytes::from_static(b"\x02"), ..Changes::default() };
     let busy = Outcome::Refused(Refused::busy("a moment", Span::millis(5)));
     let over = Outcome::Refused(Refused::wrong("the namespace was taken out of the declaration"));
     let (toy, router) =
@@ -244,7 +248,8 @@ async fn a_watch_tells_what_changes_and_how_far_one_is() {
         r#"event: put|data: {"element":"ann","key":"online","type":"set"}"#,
         r#"event: put|data: {"element":"ann","key":"seen","type":"zset","value":"1.5"}"#,
         r#"event: cursor|id: AQ|data: {"cursor":"AQ","more":true}"#,
-        r#"event: remove|data: {"element":"ann","key":"online","type":"set"}"#,
+        r#"event: remove|data: {"element":"ann","key":"online","type":"set","why":"ended"}"#,
+        r#"event: put|data: {"element":"ann","key":"seen","lost":["2",null],"type":"zset","value":"3","why":"repair"}"#,
         r#"event: cursor|id: Ag|data: {"cursor":"Ag"}"#,
         r#"event: error|data: {"error":"the namespace was taken out of the declaration","type":"ended"}"#,
     ];
