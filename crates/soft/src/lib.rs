@@ -4,6 +4,7 @@
 //! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it, `list.rs`: to lists.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
+//! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
@@ -12,6 +13,7 @@
 mod catchup;
 mod cell;
 mod checkpoint;
+mod compare;
 mod context;
 mod dot;
 mod dump;
@@ -23,6 +25,7 @@ mod mend;
 mod op;
 mod repair;
 mod run;
+mod sketch;
 mod space;
 mod spec;
 mod stale;
@@ -62,6 +65,8 @@ pub const LIST_LEVEL: u32 = 6;
 pub const HELD_LEVEL: u32 = 10;
 /// Nodes say how many updates they have made.
 pub const STALE_LEVEL: u32 = 11;
+/// Who was away for long compares what it has with what another has.
+pub const COMPARE_LEVEL: u32 = 12;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";
@@ -103,6 +108,8 @@ pub struct Soft {
     collect_at: Time,
     /// Something is to be sent at the end of this turn.
     is_due: bool,
+    /// Cells of a stretch that is compared at once.
+    stretch_cells: usize,
     seen: Seen,
 }
 
@@ -111,6 +118,7 @@ pub struct Soft {
 struct Seen {
     alone: u64,
     conflicts: u64,
+    differed: u64,
     heard: u64,
     mended: u64,
     odd: u64,
@@ -131,6 +139,10 @@ impl Class for Soft {
         Figure::counter(
             "soft.conflicts",
             "Writes of one thing that met others which had not seen them: the newest is read.",
+        ),
+        Figure::counter(
+            "soft.differed",
+            "Elements that differed, on either side, when all of a namespace was compared with what another node had.",
         ),
         Figure::gauge("soft.entries", "Elements, and what is remembered of those that are gone."),
         Figure::counter("soft.heard", "Updates of other nodes that came as they were made."),
@@ -187,11 +199,12 @@ impl Class for Soft {
 
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
-        let Seen { alone, conflicts, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
+        let Seen { alone, conflicts, differed, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
         vec![
             alone,
             sum(|held| held.space.bytes()),
             conflicts,
+            differed,
             sum(|held| held.space.cells.len() as u64),
             heard,
             sum(|held| held.space.index.len() as u64),
@@ -247,6 +260,7 @@ impl Soft {
             gossip_at: Time::ZERO,
             collect_at: Time::ZERO,
             is_due: false,
+            stretch_cells: limits::STRETCH_CELLS,
             seen: Seen::default(),
         }
     }

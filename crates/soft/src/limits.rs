@@ -28,6 +28,13 @@ pub const REPAIR_FRAMES: usize = 8;
 pub const BEYOND_MAX: usize = 64 << 10;
 /// A page of a transfer that does not come is asked for again after so long.
 pub const PAGE_AGAIN: Span = Span::millis(250);
+/// Cells of a stretch of addresses that is compared at once: a millisecond of work at each side.
+pub const STRETCH_CELLS: usize = 4 << 10;
+/// Symbols that are asked for first, and of one stretch at all.
+pub const SKETCH_FIRST: usize = 32;
+pub const SKETCH_MAX: usize = 4 << 10;
+/// A stretch that is written to all the while is sent whole.
+pub const STRETCH_BEGUN_MAX: u32 = 3;
 /// A node that starts waits so long for others to appear before it believes that it is alone.
 pub const ALONE_AFTER: Span = Span::secs(2);
 /// A node that starts waits so long for others to tell what they have. One that does not answer is not waited for.

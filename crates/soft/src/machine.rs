@@ -29,10 +29,12 @@ pub(crate) mod kind {
     pub const ACK: u16 = Soft::NUMBER.control(2);
     pub const PAGE_ASK: u16 = Soft::NUMBER.control(3);
     pub const PARTS: u16 = Soft::NUMBER.control(4);
+    pub const SKETCH_ASK: u16 = Soft::NUMBER.control(5);
     pub const PUSH: u16 = Soft::NUMBER.data(0);
     pub const CELLS: u16 = Soft::NUMBER.data(1);
     pub const PAGE: u16 = Soft::NUMBER.data(2);
     pub const MEND: u16 = Soft::NUMBER.data(3);
+    pub const SKETCH: u16 = Soft::NUMBER.data(4);
 }
 
 /// Another node, in its newest life.
@@ -417,6 +419,8 @@ impl Soft {
             kind::CELLS => self.cells(now, from, read(&frame)?),
             kind::PAGE_ASK => self.page_ask(now, from, read(&frame)?, out),
             kind::PAGE => self.page(now, from, read(&frame)?, out),
+            kind::SKETCH_ASK => self.sketch_ask(from, read(&frame)?, out),
+            kind::SKETCH => self.sketch(now, from, read(&frame)?, out),
             kind::PARTS => self.parts(now, from, &read(&frame)?, out),
             kind::MEND => self.mend(now, from, read(&frame)?, out),
             _ => Err(Odd("a kind of frame that this class does not have")),

@@ -1,6 +1,6 @@
 //! Repair: what was lost on its way is found by comparing what two nodes have seen, and cells are sent whole. Bytes follow
-//! what differs. Who lacks what the other's index has forgotten (a node that starts, or was away for long) is sent all cells,
-//! page by page, and is joined, too: it keeps what it alone has.
+//! what differs. Who lacks what the other's index has forgotten is sent all cells, page by page, if it has nothing; if it has something (it
+//! was away for long, or has an older checkpoint) the two are compared (`compare.rs`). It is joined, too: it keeps what it alone has.
 //!
 //! ```text
 //! Digest   →   hash of what the sender has seen, for all namespaces
@@ -18,23 +18,31 @@ use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::Cell;
+use crate::compare::{Step, Wanted};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life};
 use crate::limits::*;
 use crate::machine::{Heard, kind};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Page, PageAsk, Whole, context, pairs, ranges};
-use crate::{Output, Soft};
+use crate::{COMPARE_LEVEL, Output, Soft};
 
 /// All cells of a peer, on their way here.
 pub struct Transfer {
-    from: NodeId,
-    boot: Boot,
+    pub from: NodeId,
+    pub boot: Boot,
     /// All up to here has come.
-    after: Option<Address>,
+    pub after: Option<Address>,
     /// What the peer had when it began.
-    start: Option<Context>,
+    pub start: Option<Context>,
     again_at: Time,
+    pub step: Step,
+    /// Of the question of this step.
+    pub ticket: u64,
+    /// There was nothing here when it began.
+    pub is_fresh: bool,
+    /// How many symbols the next stretch may take.
+    pub guess: usize,
 }
 
 impl Soft {
@@ -151,8 +159,11 @@ impl Soft {
         let misses = !theirs.is_within(&held.space.context);
         let starts = lacks_floor && held.transfer.is_none();
         if starts {
-            let boot = Boot(have.boot);
-            held.transfer = Some(Transfer { from, boot, after: None, start: None, again_at: now.mono });
+            let (boot, is_fresh) = (Boot(have.boot), held.space.cells.is_empty());
+            let compares = self.level >= COMPARE_LEVEL && !is_fresh;
+            let step = if compares { Step::sketch(0) } else { Step::Whole };
+            let (after, start, again_at, ticket, guess) = (None, None, now.mono, self.rng.u64(), 0);
+            held.transfer = Some(Transfer { from, boot, after, start, again_at, step, ticket, is_fresh, guess });
         }
         let may_repair = held.space.floor.is_within(&theirs);
         if may_repair {
@@ -192,7 +203,7 @@ impl Soft {
 
     // Transfers.
 
-    fn ask_page(&mut self, now: Now, space: u32, out: &mut Vec<Output>) {
+    pub(crate) fn ask_page(&mut self, now: Now, space: u32, out: &mut Vec<Output>) {
         let Some(held) = self.spaces.get_mut(&space) else { return };
         let Some(transfer) = &mut held.transfer else { return };
         if !self.peers.get(&transfer.from).is_some_and(|peer| peer.dead.is_none() && peer.boot == transfer.boot) {
@@ -201,11 +212,20 @@ impl Soft {
             return;
         }
         transfer.again_at = now.mono + PAGE_AGAIN;
+        let (differs, until, numbers) = match &transfer.step {
+            Step::Sketch(_) => return self.ask_sketch(space, out),
+            Step::Whole => (false, None, Vec::new()),
+            Step::Differs { until, theirs, .. } => (true, until.as_ref().map(At::from), theirs.clone()),
+        };
         let ask = PageAsk {
             space,
             boot: transfer.boot.0,
             after: transfer.after.as_ref().map(At::from),
             start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
+            differs,
+            until,
+            numbers,
+            ticket: transfer.ticket,
         };
         out.push(Output::Send { to: transfer.from, frame: Frame::new(kind::PAGE_ASK, ask.encode_to_vec()) });
     }
@@ -217,10 +237,32 @@ impl Soft {
         let after = address(ask.after.clone())?;
         let start = context(&ask.start).ok_or(Odd("a context of what nobody gives"))?;
         let Some(held) = self.spaces.get(&ask.space) else { return Ok(()) };
+        let end = address(ask.until.clone())?;
+        if end.is_some() && end <= after {
+            return Err(Odd("a stretch that leads nowhere"));
+        }
         let behind = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut bytes, mut until) = (0, None);
+        let ahead = end.as_ref().map_or(Bound::Unbounded, Bound::Included);
+        // What came after the transfer began has shaped these cells, too, and removed others that stood here.
+        let mut covers: BTreeMap<&Address, Context> = BTreeMap::new();
+        let mut updates = 0;
+        if after.is_some() || ask.differs {
+            let since = held.space.context.minus(&start);
+            for (dot, at) in since.iter().flat_map(|range| held.space.updates(range)).take(BEYOND_MAX) {
+                updates += 1;
+                if (behind, ahead).contains(at) {
+                    covers.entry(at).or_default().insert(*dot);
+                }
+            }
+        }
+        // Past that many it is not known what was touched: then all of the stretch is sent.
+        let wanted = Wanted::of(&ask).filter(|_| updates < BEYOND_MAX);
+        let (mut bytes, mut until) = (0, end.as_ref());
         let mut cells: BTreeMap<&Address, Whole> = BTreeMap::new();
-        for (at, cell) in held.space.cells.range((behind, Bound::Unbounded)) {
+        for (at, cell) in held.space.cells.range((behind, ahead)) {
+            if wanted.as_ref().is_some_and(|wanted| !covers.contains_key(at) && !wanted.has(at, cell)) {
+                continue;
+            }
             if bytes >= FRAME_BYTES {
                 until = cells.last_key_value().map(|(at, _)| *at);
                 break;
@@ -229,16 +271,7 @@ impl Soft {
             bytes += whole.encoded_len();
             cells.insert(at, whole);
         }
-        // What came after the transfer began has shaped these cells, too, and removed others that stood here.
-        let mut covers: BTreeMap<&Address, Context> = BTreeMap::new();
-        if after.is_some() {
-            let is_here = |at: &Address| (behind, until.map_or(Bound::Unbounded, Bound::Included)).contains(at);
-            let since = held.space.context.minus(&start);
-            let updates = since.iter().flat_map(|range| held.space.updates(range));
-            for (dot, at) in updates.take(BEYOND_MAX).filter(|(_, at)| is_here(at)) {
-                covers.entry(at).or_default().insert(*dot);
-            }
-        }
+        covers.retain(|at, _| until.is_none_or(|until| *at <= until));
         for (at, covers) in covers {
             let removed = || Whole { at: At::from(at), cell: ACell::default(), covers: Vec::new() };
             cells.entry(at).or_insert_with(removed).covers = ranges(covers.ranges());
@@ -251,6 +284,8 @@ impl Soft {
             cells: cells.into_values().collect(),
             context: ranges(held.space.context.ranges()),
             floor: ranges(held.space.floor.ranges()),
+            differs: ask.differs,
+            ticket: ask.ticket,
         };
         let frame = Frame::new(kind::PAGE, page.encode_to_vec());
         out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
@@ -260,8 +295,18 @@ impl Soft {
     pub(crate) fn page(&mut self, now: Now, from: NodeId, page: Page, out: &mut Vec<Output>) -> Result<(), Odd> {
         let (after, until) = (address(page.after)?, address(page.until)?);
         let Some(held) = self.spaces.get_mut(&page.space) else { return Ok(()) };
+        // An older node says back no ticket, and is asked for whole pages alone.
         let is_awaited = |transfer: &&mut Transfer| {
-            (transfer.from, transfer.boot, &transfer.after) == (from, Boot(page.boot), &after)
+            let is_asked = match &transfer.step {
+                Step::Whole => !page.differs,
+                Step::Sketch(_) => false,
+                Step::Differs { until: end, .. } => {
+                    page.differs
+                        && page.ticket == transfer.ticket
+                        && end.as_ref().is_none_or(|end| until.as_ref().is_some_and(|until| until <= end))
+                }
+            };
+            is_asked && (transfer.from, transfer.boot, &transfer.after) == (from, Boot(page.boot), &after)
         };
         let Some(transfer) = held.transfer.as_mut().filter(is_awaited) else { return Ok(()) };
         if until.is_some() && until <= after {
@@ -281,23 +326,19 @@ impl Soft {
         // Where the peer has nothing it has seen the end of what was there, as far as it knows of it.
         let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let upper = until.as_ref().map_or(Bound::Unbounded, Bound::Included);
-        let mine = held.space.cells.range((lower, upper)).map(|(at, _)| at);
-        let alone: Vec<Address> =
-            mine.filter(|at| cells.binary_search_by(|(other, ..)| other.cmp(at)).is_err()).cloned().collect();
+        let is_alone = |at: &&Address| cells.binary_search_by(|(other, ..)| other.cmp(at)).is_err();
+        let alone: Vec<Address> = match &transfer.step {
+            // Of what is equal nothing is told.
+            Step::Differs { mine, .. } => mine.range((lower, upper)).filter(is_alone).cloned().collect(),
+            _ => held.space.cells.range((lower, upper)).map(|(at, _)| at).filter(is_alone).cloned().collect(),
+        };
         for at in &alone {
             held.space.take_whole(now, at, &Cell::default(), &[], &known)?;
         }
         for (at, cell, covers) in &cells {
             held.space.take_whole(now, at, cell, covers, &known)?;
         }
-        if until.is_some() {
-            transfer.after = until;
-            self.ask_page(now, page.space, out);
-        } else if let Some(Transfer { start: Some(start), .. }) = held.transfer.take() {
-            held.space.has_all_of(&start);
-            self.seen.transfers += 1;
-        }
-        Ok(())
+        self.goes_on(now, page.space, until, out)
     }
 
     // Collecting.
@@ -356,7 +397,7 @@ pub(crate) fn digest(of: &Context) -> u64 {
     place_hash(&bytes)
 }
 
-fn address(told: Option<At>) -> Result<Option<Address>, Odd> {
+pub(crate) fn address(told: Option<At>) -> Result<Option<Address>, Odd> {
     told.map(|at| at.read().ok_or(Odd("an address that cannot be"))).transpose()
 }
 

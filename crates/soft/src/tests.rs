@@ -2,6 +2,7 @@
 //!
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
+//! - `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use crate::space::{Address, Space};
 use crate::*;
 
 mod chance;
+mod compare;
 mod disks;
 mod dumps;
 mod held;
@@ -88,7 +90,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, STALE_LEVEL);
+        self.declare(n, COMPARE_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {

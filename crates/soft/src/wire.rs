@@ -247,6 +247,77 @@ pub struct PageAsk {
     /// What the asked had seen when it sent the first page; empty with that.
     #[prost(message, repeated, tag = "4")]
     pub start: Vec<Ranges>,
+    /// From here on all is of level 12 (`compare.rs`). Of a stretch only what differs: cells of these numbers, up to this address.
+    #[prost(bool, tag = "5")]
+    pub differs: bool,
+    #[prost(message, optional, tag = "6")]
+    pub until: Option<At>,
+    #[prost(fixed64, repeated, tag = "7")]
+    pub numbers: Vec<u64>,
+    /// The answer has the same.
+    #[prost(fixed64, tag = "8")]
+    pub ticket: u64,
+}
+
+/// What is there in a stretch of addresses? (Level 12.)
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SketchAsk {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    /// Of the asked.
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    /// The answer has the same.
+    #[prost(fixed64, tag = "3")]
+    pub ticket: u64,
+    #[prost(message, optional, tag = "4")]
+    pub after: Option<At>,
+    /// Of the first symbols: the asked says where it ends.
+    #[prost(message, optional, tag = "5")]
+    pub until: Option<At>,
+    /// The first of the symbols that are asked for, and how many.
+    #[prost(uint32, tag = "6")]
+    pub from: u32,
+    #[prost(uint32, tag = "7")]
+    pub count: u32,
+    /// How many cells it has.
+    #[prost(uint32, tag = "8")]
+    pub cells: u32,
+    /// What the asked had seen when the transfer began.
+    #[prost(message, repeated, tag = "9")]
+    pub start: Vec<Ranges>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Sketch {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(fixed64, tag = "3")]
+    pub ticket: u64,
+    /// None: there is no more.
+    #[prost(message, optional, tag = "4")]
+    pub until: Option<At>,
+    #[prost(uint32, tag = "5")]
+    pub cells: u32,
+    /// Of the numbers of all cells: another one, and the symbols are of another set.
+    #[prost(fixed64, tag = "6")]
+    pub sum: u64,
+    #[prost(uint32, tag = "7")]
+    pub from: u32,
+    /// Of each symbol.
+    #[prost(fixed64, repeated, tag = "8")]
+    pub sums: Vec<u64>,
+    #[prost(fixed64, repeated, tag = "9")]
+    pub checks: Vec<u64>,
+    #[prost(sint64, repeated, tag = "10")]
+    pub counts: Vec<i64>,
+    #[prost(message, repeated, tag = "11")]
+    pub context: Vec<Ranges>,
+    /// Nothing was touched there since the transfer began.
+    #[prost(bool, tag = "12")]
+    pub is_quiet: bool,
 }
 
 /// All cells behind one address up to another: of others in between there is nothing.
@@ -267,6 +338,11 @@ pub struct Page {
     pub context: Vec<Ranges>,
     #[prost(message, repeated, tag = "7")]
     pub floor: Vec<Ranges>,
+    /// As the question: of level 12.
+    #[prost(bool, tag = "8")]
+    pub differs: bool,
+    #[prost(fixed64, tag = "9")]
+    pub ticket: u64,
 }
 
 /// How far a reader of changes is. Read by nodes alone.
