@@ -122,7 +122,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: [SESSION_STAGE, LINEAR_STAGE, CACHE_STAGE, SOFT_STAGE, SESSION_STAGE, SESSION_STAGE].map(lane),
+            lanes: std::array::from_fn(|at| lane(stage(Class::ALL[at]))),
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -378,6 +378,16 @@ fn class(ask: &Ask) -> Class {
         Ask::Cache(_) => Class::Cache,
         Ask::Soft(_) => Class::Soft,
         _ => Class::Session,
+    }
+}
+
+/// The shape of a class's lane.
+fn stage(class: Class) -> flow::stage::Shape {
+    match class {
+        Class::Linear => LINEAR_STAGE,
+        Class::Cache => CACHE_STAGE,
+        Class::Soft => SOFT_STAGE,
+        _ => SESSION_STAGE,
     }
 }
 
