@@ -190,7 +190,12 @@ impl CloneCount {
     }
 
     pub fn begin(self: &Arc<Self>) -> Try {
-        let (before, began) = (self.in_flight.fetch_add(1, Relaxed), Instant::now());
+        self.begin_at(Instant::now())
+    }
+
+    /// The same, of a moment that is known.
+    pub fn begin_at(self: &Arc<Self>, began: Instant) -> Try {
+        let before = self.in_flight.fetch_add(1, Relaxed);
         self.ever.in_flight.fetch_add(1, Relaxed);
         self.conduct.asked(began, before == 0);
         Try { clone: Arc::clone(self), began, has_ended: false, race: None }
@@ -258,12 +263,12 @@ impl Try {
     fn count(&self, failed: bool, at: Instant) -> u64 {
         let micros = u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX);
         self.clone.done.fetch_add(1, Relaxed);
-        self.clone.failed.fetch_add(u64::from(failed), Relaxed);
         self.clone.busy_us.fetch_add(micros, Relaxed);
         self.clone.took(micros);
         self.clone.took[coarse_of(micros)].fetch_add(1, Relaxed);
         self.clone.ever.took.note(Duration::from_micros(micros));
         if failed {
+            self.clone.failed.fetch_add(1, Relaxed);
             self.clone.ever.failed.fetch_add(1, Relaxed);
         }
         micros

@@ -4,8 +4,8 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::NodeId;
@@ -15,6 +15,7 @@ use clones::route::{Found, RouteClone, RoutePipeline, RouteProfile, RouteService
 use clones::{AccessLog, Allows, Asks, RouteHttps};
 
 use crate::affinity;
+use crate::answers::ByCode;
 use crate::demand::{Demands, GroupCount, Visit};
 use crate::http::limits::{ANSWER_TIME, LEAVE_PART};
 use crate::pace::Stays;
@@ -75,6 +76,8 @@ pub struct Doorway {
     pub allows: Allows,
     /// How many clones each of its requests may be asked of.
     pub asks: Asks,
+    /// Where its answers are counted, once there was one.
+    pub answers: OnceLock<Arc<ByCode>>,
 }
 
 impl Doorway {
@@ -323,6 +326,7 @@ fn doors(
             count: Arc::clone(count),
             allows,
             asks,
+            answers: OnceLock::new(),
         })
     };
     let mut doors: Vec<_> = service.partitions.iter().zip(own).enumerate().map(doorway).collect();
@@ -341,6 +345,7 @@ fn doors(
         count: Arc::clone(count),
         allows: service.allows,
         asks: service.asks,
+        answers: OnceLock::new(),
     }));
     doors
 }

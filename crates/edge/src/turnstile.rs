@@ -3,8 +3,11 @@
 //! must wait, and whoever makes room for him, takes one. The look itself is taken by the request that ends when it is due.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
@@ -19,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
 use crate::http::limits::{ADMISSION, CLONE_WAIT};
+use crate::http::wait::Wait;
 use crate::overload::Heat;
 use crate::part::{Part, PartFigures};
 
@@ -133,6 +137,8 @@ pub struct Permit {
     of: Arc<Turnstile>,
     began: Instant,
     is_open: bool,
+    /// It did not wait.
+    is_prompt: bool,
 }
 
 /// One clone more has a request that another has, until this is dropped. How long it takes says nothing of the limit.
@@ -281,6 +287,13 @@ impl Turnstiles {
     }
 }
 
+/// Who found no room at once.
+pub struct Waiter {
+    class: usize,
+    /// Its client has not had its share.
+    has_share: bool,
+}
+
 /// There is no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
@@ -338,17 +351,42 @@ impl Turnstile {
     /// # Errors
     /// There is no room for its class: it is to be refused at once.
     pub async fn enter(self: &Arc<Self>, class: u8, client: u64, left: Duration) -> Result<Permit, Full> {
+        match self.enter_now(class, client) {
+            Ok(permit) => Ok(permit),
+            Err(waiter) => self.enter_later(waiter, left, &Mutex::default()).await,
+        }
+    }
+
+    /// Lets a request in if nobody waits and there is room.
+    ///
+    /// # Errors
+    /// It may wait ([`Self::enter_later`]).
+    pub fn enter_now(self: &Arc<Self>, class: u8, client: u64) -> Result<Permit, Waiter> {
         let class = usize::from(class).min(CLASSES - 1);
         self.seen.arrived[class].fetch_add(1, Relaxed);
         let has_share = self.fairness.has_share(class, client);
         if has_share && self.waiting.load(SeqCst) == 0 && self.grab(class) {
             self.shown.wait.note(0);
             self.seen.waited(class, 0);
-            return Ok(self.permit(class));
+            return Ok(self.permit(class, true));
         }
+        Err(Waiter { class, has_share })
+    }
+
+    /// Lets it in after those before it. `timer` may be of many waits, one after the other.
+    ///
+    /// # Errors
+    /// There is no room for its class, or it was not its turn for so long.
+    pub async fn enter_later(
+        self: &Arc<Self>,
+        waiter: Waiter,
+        left: Duration,
+        timer: &Mutex<Wait>,
+    ) -> Result<Permit, Full> {
+        let Waiter { class, has_share } = waiter;
         self.seen.no_room.fetch_add(1, Relaxed);
         self.look_if_due(Instant::now());
-        let waited = if has_share { self.wait(class, left.min(CLONE_WAIT)).await } else { Err(Full) };
+        let waited = if has_share { self.wait(class, left.min(CLONE_WAIT), timer).await } else { Err(Full) };
         if waited.is_err() {
             self.shown.refused.fetch_add(1, Relaxed);
             self.seen.refused[class].fetch_add(1, Relaxed);
@@ -376,9 +414,9 @@ impl Turnstile {
         (under_way * 10 / (self.size.load(Relaxed) as usize).max(1)).min(10)
     }
 
-    async fn wait(self: &Arc<Self>, class: usize, patience: Duration) -> Result<Permit, Full> {
+    async fn wait(self: &Arc<Self>, class: usize, patience: Duration, timer: &Mutex<Wait>) -> Result<Permit, Full> {
         let begun = Instant::now();
-        let (send, receive) = oneshot::channel();
+        let (send, mut receive) = oneshot::channel();
         {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             let most = self.may_wait[class].load(Relaxed) as usize;
@@ -396,14 +434,19 @@ impl Turnstile {
             // Somebody may have made room meanwhile, who saw nobody waiting.
             self.admit(&mut queue);
         }
-        let permit = tokio::time::timeout(patience, receive).await;
+        let timer = || timer.lock().unwrap_or_else(PoisonError::into_inner);
+        timer().over();
+        let permit = poll_fn(|cx| match Pin::new(&mut receive).poll(cx) {
+            Poll::Ready(permit) => Poll::Ready(permit.ok()),
+            Poll::Pending if timer().is_overdue(cx, patience) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        timer().over();
         let waited = Span::from(begun.elapsed());
         self.seen.waited(class, waited.0);
         self.shown.wait.note(waited.0);
-        match permit {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(Full),
-        }
+        permit.ok_or(Full)
     }
 
     /// Lets in who waits, the highest class first.
@@ -412,7 +455,7 @@ impl Turnstile {
             while !queue[class].is_empty() && self.grab(class) {
                 let waiter = queue[class].pop_front().expect("just seen");
                 self.waiting.fetch_sub(1, SeqCst);
-                if let Err(mut permit) = waiter.send(self.permit(class)) {
+                if let Err(mut permit) = waiter.send(self.permit(class, false)) {
                     // He has left. Not dropped open: that would come back to this queue.
                     permit.is_open = false;
                     self.under_way.fetch_sub(1, SeqCst);
@@ -430,10 +473,10 @@ impl Turnstile {
         grabbed.is_ok()
     }
 
-    fn permit(self: &Arc<Self>, class: usize) -> Permit {
+    fn permit(self: &Arc<Self>, class: usize, is_prompt: bool) -> Permit {
         self.seen.let_in[class].fetch_add(1, Relaxed);
         self.shown.started.fetch_add(1, Relaxed);
-        Permit { of: Arc::clone(self), began: Instant::now(), is_open: true }
+        Permit { of: Arc::clone(self), began: Instant::now(), is_open: true, is_prompt }
     }
 
     fn left(self: &Arc<Self>) {
@@ -560,6 +603,16 @@ fn bounds(clones: usize) -> Bounds {
 }
 
 impl Permit {
+    /// When it was let in.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The same, if that was just now: who waited was let in by another one, and heard of it later.
+    pub fn now(&self) -> Option<Instant> {
+        self.is_prompt.then_some(self.began)
+    }
+
     /// Its answer has begun, or it came to nothing.
     pub fn ended(self, end: End) {
         self.ended_at(end, Instant::now());

@@ -1,8 +1,8 @@
 //! A request at the door: let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
 //! are told of it: how much it matters and how much is under way. How long its client will wait is told when it is sent (`errand`).
 
-use std::net::IpAddr;
 use std::path::Path;
+use std::time::Instant;
 
 use clones::partition::DropHandler;
 use flow::stage::End;
@@ -11,9 +11,8 @@ use http::{Response, StatusCode};
 
 use super::drop_files::content_type;
 use super::passed::{Deadline, PRIORITY, TICKET};
-use super::proxy::Edge;
+use super::proxy::{Client, Edge};
 use super::refusal::{Dropped, Refusal};
-use crate::share;
 use crate::table::Place;
 use crate::turnstile::{Full, Permit};
 
@@ -28,15 +27,37 @@ const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 /// It is refused. It did not happen.
 pub async fn admit(
     edge: &Edge,
+    client: &Client,
     place: Place,
     class: u8,
-    client: IpAddr,
     deadline: Deadline,
 ) -> Result<(Place, Permit), Refusal> {
-    let (client, is_off) = (share::hash(client), place.is_off());
-    if !is_off && let Ok(permit) = place.doorway.turnstile.enter(class, client, deadline.left()).await {
+    if !place.is_off()
+        && let Ok(permit) = enter(client, &place, class, deadline).await
+    {
         return Ok((place, permit));
     }
+    // In a box, as are all ways that few requests take: each request has the room that the largest of them may need.
+    Box::pin(elsewhere(edge, client, place, class, deadline)).await
+}
+
+async fn enter(client: &Client, place: &Place, class: u8, deadline: Deadline) -> Result<Permit, Full> {
+    let turnstile = &place.doorway.turnstile;
+    match turnstile.enter_now(class, client.peer.share) {
+        Ok(permit) => Ok(permit),
+        Err(waiter) => turnstile.enter_later(waiter, deadline.left(), &client.flags.patience).await,
+    }
+}
+
+/// What becomes of a request for which there is no room at its own place.
+async fn elsewhere(
+    edge: &Edge,
+    client: &Client,
+    place: Place,
+    class: u8,
+    deadline: Deadline,
+) -> Result<(Place, Permit), Refusal> {
+    let is_off = place.is_off();
     place.doorway.part.refused();
     if deadline.left_ms().is_none() {
         return Err(Refusal::Late);
@@ -52,8 +73,7 @@ pub async fn admit(
         if other.is_off() {
             return Err(Refusal::Off(Dropped::default()));
         }
-        let entered = other.doorway.turnstile.enter(class, client, deadline.left()).await;
-        return match entered {
+        return match enter(client, &other, class, deadline).await {
             Ok(permit) => Ok((other, permit)),
             Err(Full) => Err(Refusal::Dropped(Dropped::default())),
         };
@@ -71,11 +91,11 @@ async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
     dropped
 }
 
-/// Tells the program. What clients say under these names is overwritten.
-pub fn tell(edge: &Edge, headers: &mut HeaderMap, class: u8, place: &Place) {
+/// Tells the program, about now. What clients say under these names is overwritten.
+pub fn tell(edge: &Edge, headers: &mut HeaderMap, class: u8, place: &Place, now: Instant) {
     headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
     headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
-    if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret(), place.doorway.answer_time()) {
+    if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret(), place.doorway.answer_time(), now) {
         headers.insert(TICKET, ticket);
     }
 }

@@ -50,7 +50,7 @@ pub struct Counted {
 
 enum Origin {
     Http1(FromClient),
-    Http2(Incoming, Limits),
+    Http2(Incoming, Box<Limits>),
 }
 
 struct Limits {
@@ -64,7 +64,7 @@ impl Counted {
     }
 
     pub fn of_http2(incoming: Incoming, flags: &Arc<Flags>) -> Self {
-        let limits = || Limits { wait: Rate::default(), manners: h2::manners() };
+        let limits = || Box::new(Limits { wait: Rate::default(), manners: h2::manners() });
         Self::new((!incoming.is_end_stream()).then(|| Origin::Http2(incoming, limits())), flags)
     }
 
@@ -223,7 +223,7 @@ pub enum Source {
 enum Kind {
     Text(Bytes),
     Fill(Box<Reader>),
-    FromClone(Box<FromClone>),
+    FromClone(FromClone),
     Broken(io::ErrorKind),
 }
 
@@ -237,7 +237,7 @@ pub struct FromClone {
     /// Its end is in its framing: one that breaks off is not taken for whole.
     pub tells_end: bool,
     /// It may last.
-    pub lasting: Option<Lasting>,
+    pub lasting: Option<Box<Lasting>>,
     /// It was ended here, before its clone did.
     pub is_ended: bool,
 }
@@ -254,7 +254,7 @@ impl DownBody {
             Source::Broken(kind) => Kind::Broken(kind),
             Source::Nothing => Kind::Text(Bytes::new()),
             Source::Bytes(bytes) => Kind::Text(bytes),
-            Source::Clone(from) => Kind::FromClone(Box::new(from)),
+            Source::Clone(from) => Kind::FromClone(from),
             Source::Fill(reader) => Kind::Fill(Box::new(reader)),
         };
         Self { ahead, kind, record: None }

@@ -182,6 +182,17 @@ impl HeadScan {
         &self.fields
     }
 
+    /// Has the places of fields put there, while none is known.
+    pub fn lend(&mut self, room: Vec<Field>) {
+        debug_assert!(room.is_empty() && self.fields.is_empty(), "nothing was scanned");
+        self.fields = room;
+    }
+
+    /// What was lent, when the head was made use of.
+    pub fn give_back(&mut self) -> Vec<Field> {
+        std::mem::take(&mut self.fields)
+    }
+
     /// No byte was looked at.
     pub fn is_new(&self) -> bool {
         self.searched == 0

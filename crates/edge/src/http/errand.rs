@@ -8,6 +8,7 @@
 
 mod race;
 
+use std::fmt::Display;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use super::line::{self, Expects, Failed, Line};
 use super::passed::{DEADLINE, Deadline};
 use super::proxy::{Client, body_broken};
 use super::refusal::{Dropped, Refusal};
+use super::rooms;
 use crate::affinity;
 use crate::demand::{Try, Visit};
 use crate::pool::{InFlight, Pool, Upstream};
@@ -46,14 +48,14 @@ pub struct Errand {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
-    /// As a clone gets it.
-    head: Bytes,
     expects: Expects,
     framing: Framing,
     /// What takes it, if that was known when it came.
     pub place: Option<Place>,
     /// Tells a browser to come back to the clone that was chosen, if that is new to it.
     pub stay: Option<HeaderValue>,
+    /// Now, if that is known: when it was let in, if it is sent at once.
+    pub begins: Option<Instant>,
     /// It counts as one request of its service, however often it is sent.
     visit: Option<Visit>,
     /// None only while a clone has it.
@@ -159,32 +161,23 @@ fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 impl Errand {
-    pub async fn new(
+    pub fn new(
         parts: Parts,
         host: HeaderValue,
         upgrade: bool,
         incoming: Counted,
         deadline: Deadline,
         interim: Option<Arc<Flags>>,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let Parts { method, uri, headers, .. } = parts;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
         let framing = bytes.map_or(Framing::Chunked, Framing::Length);
-        let begun = Instant::now();
         let asks_leave = bytes != Some(0) && headers.contains_key(header::EXPECT);
         let (body, again) = match bytes {
             Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
-            Some(bytes) if bytes <= REPLAY_BYTES_MAX && !asks_leave && may_repeat(&method, &headers) => {
-                let body = incoming.collect().await?.to_bytes();
-                (UpBody::Whole(body.clone()), Some(body))
-            }
             _ => (UpBody::Stream(incoming), None),
         };
-        // It takes its time to send what it has to say: only then it waits for us.
-        let deadline = Some(if again.is_some() { deadline.later(begun.elapsed()) } else { deadline });
-        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        Ok(Self {
-            head: line::request(&method, path, &headers, framing),
+        Self {
             expects: Expects { no_body: method == Method::HEAD, upgrade },
             framing,
             host,
@@ -193,6 +186,7 @@ impl Errand {
             headers,
             place: None,
             stay: None,
+            begins: None,
             visit: None,
             body: Some(body),
             again,
@@ -206,15 +200,40 @@ impl Errand {
             asks_leave,
             interim,
             patience: ANSWER_TIME,
-            deadline,
+            deadline: Some(deadline),
             idle: ANSWER_IDLE,
-        })
+        }
+    }
+
+    /// It is answered, and nobody asks for it again: its room is for others.
+    pub fn over(&mut self) {
+        rooms::give_map(std::mem::take(&mut self.headers));
+    }
+
+    /// Its body is short, and to be kept, so that it may be sent again.
+    pub fn gathers(&self) -> bool {
+        let is_short = matches!(self.framing, Framing::Length(bytes) if bytes <= REPLAY_BYTES_MAX);
+        let comes = matches!(self.body, Some(UpBody::Stream(_)));
+        comes && is_short && !self.asks_leave && may_repeat(&self.method, &self.headers)
+    }
+
+    /// Takes the whole body.
+    ///
+    /// # Errors
+    /// It broke off.
+    pub async fn gather(&mut self) -> io::Result<()> {
+        let Some(UpBody::Stream(incoming)) = self.body.take() else { return Ok(()) };
+        let begun = Instant::now();
+        let body = incoming.collect().await?.to_bytes();
+        // It takes its time to send what it has to say: only then it waits for us.
+        self.deadline = self.deadline.map(|deadline| deadline.later(begun.elapsed()));
+        (self.body, self.again) = (Some(UpBody::Whole(body.clone())), Some(body));
+        Ok(())
     }
 
     fn own(own: Own<'_>) -> Self {
         let framing = Framing::Length(own.body.len() as u64);
         Self {
-            head: line::request(&Method::POST, own.path, &own.headers, framing),
             expects: Expects { no_body: false, upgrade: false },
             framing,
             host: HeaderValue::from_static(""),
@@ -223,6 +242,7 @@ impl Errand {
             headers: own.headers,
             place: None,
             stay: None,
+            begins: None,
             visit: None,
             body: Some(UpBody::Whole(own.body.clone())),
             again: Some(own.body),
@@ -241,18 +261,28 @@ impl Errand {
         }
     }
 
-    /// The request for this clone, which is told how long somebody waits.
-    fn request(&self, upstream: &Upstream, body: UpBody) -> Result<line::Request, Refusal> {
-        let (mut head, mut patience) = (self.head.clone(), self.patience);
-        if !self.headers.contains_key(header::HOST) {
-            // HTTP/1.0 needs none, what we send does.
-            head = line::with(&head, header::HOST.as_str(), &upstream.addr.to_string());
-        }
-        if let Some(deadline) = &self.deadline {
-            let left_ms = deadline.left_ms().ok_or_else(|| self.late())?;
-            head = line::with(&head, DEADLINE.as_str(), &left_ms.to_string());
-            patience = Duration::from_millis(left_ms);
-        }
+    /// The request for this clone, which is told how long somebody waits from `now` on. Its head is written where the line has room.
+    fn request(
+        &self,
+        line: &mut Line,
+        upstream: &Upstream,
+        body: UpBody,
+        now: Instant,
+    ) -> Result<line::Request, Refusal> {
+        let path = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        // HTTP/1.0 needs none, what we send does.
+        let host = (!self.headers.contains_key(header::HOST)).then_some(upstream.addr);
+        let left_ms = match &self.deadline {
+            Some(deadline) => Some(deadline.left_ms_at(now).ok_or_else(|| self.late())?),
+            None => None,
+        };
+        let names = (header::HOST, DEADLINE);
+        let more = [
+            host.as_ref().map(|host| (names.0.as_str(), host as &dyn Display)),
+            left_ms.as_ref().map(|ms| (names.1.as_str(), ms as &dyn Display)),
+        ];
+        let head = line::request(line.room(), &self.method, path, &self.headers, self.framing, more);
+        let patience = left_ms.map_or(self.patience, Duration::from_millis);
         let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
         let (idle, interim) = (self.idle, self.interim.clone());
         Ok(line::Request { head, expects, framing, body, patience, idle, asks_leave, interim })
@@ -273,10 +303,17 @@ impl Errand {
         loop {
             let upstream = self.choose(pool, &client.peer).await?;
             let in_flight = upstream.begin();
-            let Some((mut line, is_fresh)) = self.line_to(pool, &upstream).await else { continue };
+            let (mut line, is_fresh) = match self.idle_line(&upstream) {
+                Some(line) => (line, false),
+                None => match Box::pin(self.new_line(pool, &upstream)).await {
+                    Some(line) => (line, true),
+                    None => continue,
+                },
+            };
             let body = self.body.take().expect("put back after each failure that goes on");
-            let request = self.request(&upstream, body)?;
-            let attempt = upstream.count.begin();
+            let now = self.begins.take().filter(|_| !is_fresh).unwrap_or_else(Instant::now);
+            let request = self.request(&mut line, &upstream, body, now)?;
+            let attempt = upstream.count.begin_at(now);
             match line.send(request).await {
                 Ok(response) => match self.first_part(&mut line).await {
                     Ok(first) => {
@@ -421,21 +458,20 @@ impl Errand {
             if left.is_zero() {
                 return Err(self.late());
             }
-            pool.wait_for_change(left.min(TRY_AGAIN)).await;
+            self.begins = None;
+            Box::pin(pool.wait_for_change(left.min(TRY_AGAIN))).await;
             self.tried.clear();
         }
     }
 
-    /// An idle line or a new one; whether it is new.
-    async fn line_to(&mut self, pool: &Pool, upstream: &Arc<Upstream>) -> Option<(Box<Line>, bool)> {
+    fn idle_line(&mut self, upstream: &Upstream) -> Option<Box<Line>> {
         let surely = self.again.is_none();
-        if !std::mem::take(&mut self.want_fresh)
-            && let Some(line) = upstream.idle.take(surely)
-        {
-            return Some((line, false));
-        }
+        if std::mem::take(&mut self.want_fresh) { None } else { upstream.idle.take(surely) }
+    }
+
+    async fn new_line(&mut self, pool: &Pool, upstream: &Arc<Upstream>) -> Option<Box<Line>> {
         match pool.connect(upstream).await {
-            Ok(stream) => Some((Box::new(Line::new(stream)), true)),
+            Ok(stream) => Some(Box::new(Line::new(stream))),
             Err(error) => {
                 tracing::debug!(clone = %upstream.name, %error, "clone not reached");
                 pool.failed(upstream);

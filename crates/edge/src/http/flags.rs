@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::check::Violation;
 use super::limits::INTERIM_BYTES_MAX;
 use super::upgrade::Handed;
+use super::wait::Wait;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -22,6 +23,8 @@ pub struct Flags {
     has_interim: AtomicBool,
     /// Who gets the connection if the answer says that it changes to another protocol.
     heir: Mutex<Option<oneshot::Sender<Handed>>>,
+    /// Of requests that wait to be let in: a timer of each of them would be set and taken back thousands of times a second.
+    pub patience: Mutex<Wait>,
 }
 
 impl Flags {

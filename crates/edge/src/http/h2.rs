@@ -31,7 +31,7 @@ use super::check::{TOO_LARGE_HEAD, Violation, is_host, is_target, is_token};
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
-use super::proxy::{self, Client, Edge};
+use super::proxy::{Client, Edge, Understood};
 use super::wait::{Rate, Wait};
 
 /// What is known of one connection's manners.
@@ -164,7 +164,8 @@ where
         let edge = Arc::clone(&edge);
         async move {
             let request = request.map(|incoming| Counted::of_http2(incoming, &client.flags));
-            let response: Response<DownBody> = proxy::answer(&edge, &client, request).await;
+            let understood = Understood::of(&edge, &client, request);
+            let response: Response<DownBody> = understood.answer(&edge, &client).await;
             Ok::<_, Infallible>(response.map(|body| Taken::new(body, ending)))
         }
     });

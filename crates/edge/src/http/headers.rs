@@ -8,9 +8,10 @@ use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::session::remove_ours;
+use crate::share;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// How many fields a request has more when it leaves: four of these, and three that `admit` tells.
@@ -100,6 +101,8 @@ pub struct Peer {
     /// The port it came to.
     pub port: u16,
     pub is_https: bool,
+    /// By which it is told apart from others where a number is needed.
+    pub share: u64,
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http`, as Forwarded wants it.
     forwarded: String,
@@ -116,6 +119,7 @@ impl Peer {
             ip,
             port,
             is_https,
+            share: share::hash(ip),
             address: HeaderValue::from_str(&ip.to_string()).expect("an address is plain ASCII"),
             forwarded: format!("for={node};proto={proto}"),
             first: OnceLock::new(),
@@ -134,7 +138,9 @@ impl Peer {
             None => {
                 let forwarded = made()?;
                 // Another request of the connection may have been faster.
-                let _ = self.first.set((host.clone(), forwarded.clone()));
+                // A copy: it stays for as long as the connection, and would hold all of its head.
+                let host = HeaderValue::from_bytes(host.as_bytes()).ok()?;
+                let _ = self.first.set((host, forwarded.clone()));
                 Some(forwarded)
             }
         }
@@ -155,8 +161,10 @@ pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
     let mut takes_trailers = false;
     if headers.contains_key(header::CONNECTION) {
         let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
-            .flat_map(|value| value.as_bytes().split(|b| *b == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            .flat_map(|value| value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii))
+            // Of what most say no name has to be made: the one is no field, the other is taken out below.
+            .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive") && !name.eq_ignore_ascii_case(b"close"))
+            .filter_map(|name| HeaderName::from_bytes(name).ok())
             // These frame and route the message; a client may not have them taken out on the way.
             .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
             .collect();

@@ -83,16 +83,18 @@ impl Kind {
 
 impl Lasting {
     /// An answer whose head came at `began`, if nobody knows how long it is.
-    pub fn of(fields: &HeaderMap, line: &Line, began: Instant, of_edge: &Arc<Stays>) -> Option<Lasting> {
+    pub fn of(fields: &HeaderMap, line: &Line, began: Instant, of_edge: &Arc<Stays>) -> Option<Box<Lasting>> {
         let is_open = line.left().is_none();
-        is_open.then(|| Lasting {
-            kind: Kind::of(fields),
-            began,
-            of_edge: Arc::clone(of_edge),
-            stay: None,
-            goodbye: None,
-            tail: *BEFORE_ALL,
-            late: Wait::default(),
+        is_open.then(|| {
+            Box::new(Lasting {
+                kind: Kind::of(fields),
+                began,
+                of_edge: Arc::clone(of_edge),
+                stay: None,
+                goodbye: None,
+                tail: *BEFORE_ALL,
+                late: Wait::default(),
+            })
         })
     }
 

@@ -41,6 +41,8 @@ pub const OUT_BYTES_MAX: usize = 16 << 10;
 pub const SMALL_PART_BYTES: usize = 4 << 10;
 /// Longest head of a clone's answer: twice what a client may send, as programs are trusted more.
 pub const ANSWER_HEAD_BYTES_MAX: usize = 128 << 10;
+/// Room for heads and fields that waits for the next ones, and so much at most of a single one.
+pub const HEAD_ROOM_BYTES: usize = 4 << 10;
 /// One read from a clone: most answers fit in. While a long body fills it, twice as much each time, up to the second.
 pub const CLONE_READ_BYTES: usize = 8 << 10;
 pub const CLONE_READ_BYTES_MAX: usize = 64 << 10;

@@ -34,11 +34,12 @@ mod profile;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;
+pub(crate) mod rooms;
 pub mod secure;
 mod server;
 pub(crate) mod session;
 pub(crate) mod upgrade;
-mod wait;
+pub(crate) mod wait;
 mod websocket;
 
 use std::io;

@@ -53,7 +53,12 @@ impl Deadline {
 
     /// Whole milliseconds; none if there is no whole one.
     pub fn left_ms(&self) -> Option<u64> {
-        Some(self.left().as_millis() as u64).filter(|ms| *ms > 0)
+        self.left_ms_at(Instant::now())
+    }
+
+    /// The same, of a moment that is known.
+    pub fn left_ms_at(&self, now: Instant) -> Option<u64> {
+        Some(self.at.saturating_duration_since(now).as_millis() as u64).filter(|ms| *ms > 0)
     }
 
     /// The client took so long to send what it has to say: that is not our time.
@@ -78,12 +83,13 @@ struct Made {
 impl Tickets {
     /// What a program gets with a request of this priority whose answer may take so long to begin. None while this node does not know
     /// the secret.
-    pub fn of(&self, class: u8, secret: &Arc<str>, answer: Duration) -> Option<HeaderValue> {
+    pub fn of(&self, class: u8, secret: &Arc<str>, answer: Duration, now: Instant) -> Option<HeaderValue> {
         if secret.is_empty() {
             return None;
         }
         let of = |made: &Made| made.of[usize::from(class).min(CLASSES - 1)].clone();
-        let is_good = |made: &&Arc<Made>| made.at.elapsed() < TICKET_ANEW && made.secret == *secret;
+        let is_good =
+            |made: &&Arc<Made>| now.saturating_duration_since(made.at) < TICKET_ANEW && made.secret == *secret;
         let (kept, life) =
             if answer > ANSWER_TIME { (&self.long, TICKET_LIFE_LONG) } else { (&self.most, TICKET_LIFE) };
         if let Some(made) = kept.load().as_ref().filter(is_good) {
@@ -92,7 +98,7 @@ impl Tickets {
         let until_s = wall_ms() / 1000 + life.as_secs();
         let ticket = |class: usize| HeaderValue::try_from(ticket(class as u8, until_s, secret));
         let ticket = |class: usize| ticket(class).expect("digits and base64url");
-        let made = Made { at: Instant::now(), secret: Arc::clone(secret), of: std::array::from_fn(ticket) };
+        let made = Made { at: now, secret: Arc::clone(secret), of: std::array::from_fn(ticket) };
         let ticket = of(&made);
         kept.store(Some(Arc::new(made)));
         Some(ticket)
@@ -128,8 +134,8 @@ mod tests {
         let secret: Arc<str> = "secret".into();
         let (tickets, now_s) = (Tickets::default(), wall_ms() / 1000);
         for of in 0..10 {
-            let given = tickets.of(of, &secret, ANSWER_TIME).unwrap();
-            assert_eq!(tickets.of(of, &secret, ANSWER_TIME).unwrap(), given, "made once");
+            let given = tickets.of(of, &secret, ANSWER_TIME, Instant::now()).unwrap();
+            assert_eq!(tickets.of(of, &secret, ANSWER_TIME, Instant::now()).unwrap(), given, "made once");
             let given = given.to_str().unwrap().to_owned();
             assert_eq!(class(&shows(&given), &secret), Some(of));
             assert_eq!(class(&shows(&given), "other"), None);
@@ -150,10 +156,10 @@ mod tests {
     #[test]
     fn a_node_that_does_not_know_the_secret_gives_no_tickets_and_takes_none() {
         let (tickets, none): (_, Arc<str>) = (Tickets::default(), "".into());
-        assert_eq!(tickets.of(9, &none, ANSWER_TIME), None);
+        assert_eq!(tickets.of(9, &none, ANSWER_TIME, Instant::now()), None);
         assert_eq!(class(&shows(&ticket(9, u64::MAX, "")), ""), None);
         let (first, second): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let of = |secret| tickets.of(9, secret, ANSWER_TIME);
+        let of = |secret| tickets.of(9, secret, ANSWER_TIME, Instant::now());
         assert_ne!(of(&first), of(&second), "another secret, other tickets");
     }
 
@@ -161,7 +167,7 @@ mod tests {
     fn a_ticket_outlives_the_longest_answer_that_its_service_may_give() {
         let (tickets, secret): (_, Arc<str>) = (Tickets::default(), "secret".into());
         let lives = |answer: Duration| {
-            let ticket = tickets.of(9, &secret, answer).unwrap();
+            let ticket = tickets.of(9, &secret, answer, Instant::now()).unwrap();
             let until_s: u64 = ticket.to_str().unwrap().split('.').nth(1).unwrap().parse().unwrap();
             until_s - wall_ms() / 1000
         };

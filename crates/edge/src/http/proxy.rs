@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::Rng;
+use clones::RouteSession;
 use clones::partition::Asked;
 use clones::path::{canonical, is_clear};
 use flow::stage::End;
@@ -21,7 +22,7 @@ use super::check::{TOO_LARGE, TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::flags::Flags;
-use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
+use super::headers::{FORWARDED_PROTO, Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::lasting::Lasting;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use super::passed::{self, Deadline, Tickets};
@@ -29,16 +30,18 @@ use super::piped::{Piped, Wants};
 use super::profile;
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
-use super::session::{Sessions, remove_from_answer, remove_ours};
+use super::session::{Carried, Sessions, remove_from_answer, remove_ours};
 use super::upgrade::OfClient;
 use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
+use crate::answers;
 use crate::cookie;
 use crate::meter::{Door, Opened, Pipes};
 use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
 use crate::profiles::Seen;
 use crate::table::Place;
+use crate::turnstile::Permit;
 
 /// Where a directory looks whether a host is ours (RFC 8555 8.3).
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
@@ -75,21 +78,56 @@ impl Client {
     }
 }
 
-/// Answers one request.
-pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, request: Request<Counted>) -> Response<DownBody> {
-    let began = Instant::now();
-    let is_head = *request.method() == Method::HEAD;
-    let mut told = Told::default();
-    let outcome = carry(edge, client, began, request, &mut told).await;
+/// A request of which all is known that can be without waiting for anybody; so that the request itself takes no room while it is
+/// waited for.
+pub struct Understood {
+    ready: Result<Box<Ready>, Refusal>,
+    is_head: bool,
+    began: Instant,
+    told: Told,
+}
+
+impl Understood {
+    pub fn of(edge: &Edge, client: &Client, request: Request<Counted>) -> Self {
+        let (began, is_head, mut told) = (Instant::now(), *request.method() == Method::HEAD, Told::default());
+        let ready = understand(edge, client, began, request, &mut told);
+        Self { ready, is_head, began, told }
+    }
+
+    /// Answers it.
+    pub async fn answer(self, edge: &Arc<Edge>, client: &Arc<Client>) -> Response<DownBody> {
+        let Self { ready, is_head, began, told } = self;
+        let outcome = match ready {
+            Ok(ready) => carry(edge, client, ready).await,
+            Err(refusal) => Err(refusal),
+        };
+        answered(edge, outcome, is_head, began, told)
+    }
+}
+
+/// The answer as its client gets it, and it is counted.
+fn answered(
+    edge: &Edge,
+    outcome: Result<(Response<()>, Source), Refusal>,
+    is_head: bool,
+    began: Instant,
+    told: Told,
+) -> Response<DownBody> {
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     let took = began.elapsed();
     edge.door.done(took, failed);
     let mut response = match outcome {
         Ok((response, source)) => response.map(|()| DownBody::of(source)),
-        Err(refusal) => refusal.response(&mut Rng::new(began.elapsed().as_nanos() as u64)),
+        Err(refusal) => refusal.response(&mut Rng::new(took.as_nanos() as u64)),
     };
     forbid(is_head, &mut response);
-    edge.door.answers.note(told.service(), response.status(), took);
+    match &told.place {
+        Some(place) => {
+            let times = place.doorway.answers.get_or_init(|| edge.door.answers.of(place.service_name()));
+            answers::note(times, response.status(), took);
+        }
+        None => edge.door.answers.note("", response.status(), took),
+    }
     if let Some(mut record) = told.record {
         let clone = response.body().clone_name().map(str::to_owned);
         record.answered(&mut response, clone.as_deref());
@@ -102,14 +140,8 @@ pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, request: Request<Cou
 #[derive(Default)]
 struct Told {
     record: Option<Box<Record>>,
+    /// Whose it is; none: nobody's.
     place: Option<Place>,
-}
-
-impl Told {
-    /// Whose it is; empty: nobody's.
-    fn service(&self) -> &str {
-        self.place.as_ref().map_or("", Place::service_name)
-    }
 }
 
 /// The answer to what is no request. It is counted as one.
@@ -134,31 +166,20 @@ fn forbid(is_head: bool, response: &mut Response<DownBody>) {
     }
 }
 
-async fn carry(
-    edge: &Arc<Edge>,
-    client: &Arc<Client>,
+/// What a request is, whom it is for, and what is to be done with it; without waiting for anybody.
+fn understand(
+    edge: &Edge,
+    client: &Client,
     began: Instant,
     mut request: Request<Counted>,
     told: &mut Told,
-) -> Result<(Response<()>, Source), Refusal> {
+) -> Result<Box<Ready>, Refusal> {
     // It shows whoever asks what the program was told for itself alone: a ticket, a session.
     if matches!(request.method().as_str(), "TRACE" | "TRACK") {
         return Err(Refusal::Violation(Violation { status: 501, why: "TRACE is not offered" }));
     }
     let expects = takes_leave(client, &mut request)?;
-    let (mut accept, mut open) = (None, client.open.clone());
-    if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
-        // A WebSocket is as dear as a connection.
-        let (mut one, most) = (edge.door.opened(), edge.config.connections_max);
-        let is_known = !edge.config.trust_forwarded && !client.peer.ip.is_loopback();
-        if edge.door.connections() > most
-            || is_known && !one.is_of(client.peer.ip, most, edge.config.address_connections_max)
-        {
-            return Err(Refusal::Violation(TOO_MANY));
-        }
-        open = Some(Arc::new(one));
-        accept = Some(websocket::ask(request.headers_mut()));
-    }
+    let accept = opens_websocket(edge, client, &mut request)?;
     if is_reserved(request.uri().path()) {
         return Err(Refusal::Reserved);
     }
@@ -167,40 +188,13 @@ async fn carry(
     {
         return Err(Refusal::Challenge(answer));
     }
-    let upgrade = match accept {
-        Some(_) => Some(HeaderValue::from_static("websocket")),
-        None if request.version() == Version::HTTP_11 && request.body().is_end_stream() => {
-            wanted_upgrade(request.headers())
-        }
-        None => None,
-    };
-    let upgrade = upgrade.zip(open);
-    let upgrade = upgrade.map(|(protocol, open)| {
-        let of_client = match &accept {
-            Some(_) => OfClient::Http2(hyper::upgrade::on(&mut request)),
-            None => OfClient::Http1(client.flags.awaits_stream()),
-        };
-        (protocol, Upgrade { of_client, accept, open, idle: UPGRADED_IDLE })
-    });
-
+    let upgrade = upgrade_of(client, &mut request, accept);
     let (mut parts, mut incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
     let takes_trailers = strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded, &edge.config.trusted_headers);
     let waits = Deadline::said(&parts.headers);
-    let carried_on = passed::class(&parts.headers, edge.pool.table().secret());
-    remove_ours(&mut parts.headers);
-    let place = {
-        let fields = Fields(&parts.headers);
-        let (host, method) = (host.to_str().unwrap_or(""), parts.method.as_str());
-        let (port, client) = (client.peer.port, client.peer.ip);
-        let (table, path) = (edge.pool.table(), canonical(parts.uri.path()));
-        let asked = Asked { port, host, path: &path, method, client, headers: &fields };
-        if !is_clear(&path, |path| table.routes.find(&Asked { path, ..asked })) {
-            return Err(Refusal::Violation(UNCLEAR_PATH));
-        }
-        table.place(&asked)
-    };
+    let (carried_on, place) = find(edge, client, &mut parts, &host)?;
     if let (Some(place), Some(logs)) = (&place, &edge.config.access)
         && !place.doorway.access_log.is_off()
     {
@@ -211,7 +205,7 @@ async fn carry(
     let doorway = place.as_ref().map(|place| &place.doorway);
     let https = doorway.map(|doorway| doorway.https).unwrap_or_default();
     // As the client sees it: what is before this door may speak TLS with it.
-    let is_secure = parts.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let is_secure = parts.headers.get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");
     if !is_secure
         && let Some(secure) = &edge.config.secure
         && https.redirects(|| edge.sessions.comes_by_itself(&host))
@@ -228,12 +222,11 @@ async fn carry(
     let (idle_time, upgraded_idle) = (idle_time(ANSWER_IDLE), idle_time(UPGRADED_IDLE));
     let deadline = Deadline::of(waits, began, answer_time);
     let cache = place.as_ref().filter(|place| !place.is_off()).and_then(|place| place.doorway.cache.clone());
-    let pipeline = place.as_ref().filter(|place| !place.is_off() && upgrade.is_none());
-    let pipeline = pipeline.and_then(|place| Some((place.doorway.pipeline.clone()?, place.doorway.class)));
-    let profile = Arc::default();
-    let piped =
-        pipeline.map(|(pipeline, class)| Piped::of((pipeline, Arc::clone(&profile)), &mut parts, class, deadline));
-    let ready = Ready {
+    let piped = place.as_ref().filter(|place| !place.is_off() && upgrade.is_none()).and_then(|place| {
+        let pipeline = (place.doorway.pipeline.clone()?, Wants::default());
+        Some(Box::new(Piped::of(pipeline, &mut parts, place.doorway.class, deadline)))
+    });
+    Ok(Box::new(Ready {
         parts,
         incoming,
         host,
@@ -248,17 +241,94 @@ async fn carry(
         answer_time,
         idle_time,
         upgraded_idle,
-        profile,
+        hsts_s: https.hsts_s.filter(|_| is_secure),
+        cache,
+        profile: piped.as_ref().map(|piped| piped.wants()),
+        piped,
+    }))
+}
+
+/// Over HTTP/2: what the clone must say if a WebSocket is to be opened, and what counts that.
+fn opens_websocket(
+    edge: &Edge,
+    client: &Client,
+    request: &mut Request<Counted>,
+) -> Result<Option<(Accept, Arc<Opened>)>, Refusal> {
+    if request.version() != Version::HTTP_2 || !h2::to_http1(request).map_err(Refusal::Violation)? {
+        return Ok(None);
+    }
+    // A WebSocket is as dear as a connection.
+    let (mut one, most) = (edge.door.opened(), edge.config.connections_max);
+    let is_known = !edge.config.trust_forwarded && !client.peer.ip.is_loopback();
+    if edge.door.connections() > most
+        || is_known && !one.is_of(client.peer.ip, most, edge.config.address_connections_max)
+    {
+        return Err(Refusal::Violation(TOO_MANY));
+    }
+    Ok(Some((websocket::ask(request.headers_mut()), Arc::new(one))))
+}
+
+/// What a client wants to speak instead, if it wants to.
+fn upgrade_of(
+    client: &Client,
+    request: &mut Request<Counted>,
+    accept: Option<(Accept, Arc<Opened>)>,
+) -> Option<Box<Upgrade>> {
+    let (protocol, of_client, accept, open) = match accept {
+        Some((accept, open)) => {
+            let of_client = OfClient::Http2(hyper::upgrade::on(request));
+            (HeaderValue::from_static("websocket"), of_client, Some(accept), open)
+        }
+        None if request.version() == Version::HTTP_11 && request.body().is_end_stream() => {
+            let protocol = wanted_upgrade(request.headers())?;
+            let open = client.open.clone()?;
+            (protocol, OfClient::Http1(client.flags.awaits_stream()), None, open)
+        }
+        None => return None,
     };
-    let answer = match cache {
+    Some(Box::new(Upgrade { protocol, of_client, accept, open }))
+}
+
+/// Who takes a request, and how much that matters for which it is done. What it says under our names is taken out.
+fn find(
+    edge: &Edge,
+    client: &Client,
+    parts: &mut Parts,
+    host: &HeaderValue,
+) -> Result<(Option<u8>, Option<Place>), Refusal> {
+    let table = edge.pool.table();
+    let carried_on = passed::class(&parts.headers, table.secret());
+    remove_ours(&mut parts.headers);
+    let (fields, path) = (Fields(&parts.headers), canonical(parts.uri.path()));
+    let asked = Asked {
+        port: client.peer.port,
+        host: host.to_str().unwrap_or(""),
+        path: &path,
+        method: parts.method.as_str(),
+        client: client.peer.ip,
+        headers: &fields,
+    };
+    if !is_clear(&path, |path| table.routes.find(&Asked { path, ..asked })) {
+        return Err(Refusal::Violation(UNCLEAR_PATH));
+    }
+    Ok((carried_on, table.place(&asked)))
+}
+
+/// Brings a request to a clone, or to a cache, and its answer through its pipeline.
+async fn carry(
+    edge: &Arc<Edge>,
+    client: &Arc<Client>,
+    mut ready: Box<Ready>,
+) -> Result<(Response<()>, Source), Refusal> {
+    let (cache, piped, hsts_s) = (ready.cache.take(), ready.piped.take(), ready.hsts_s);
+    let mut answer = match cache {
         None => forward(edge, client, ready).await?.down(),
         Some(namespace) => Box::pin(cached::answer(edge, client, namespace, ready)).await?,
     };
-    let mut answer = match piped {
-        None => answer,
-        Some(piped) => Box::pin(piped.pass(edge, answer)).await,
-    };
-    if let Some(seconds) = https.hsts_s.filter(|_| is_secure) {
+    if let Some(piped) = piped {
+        answer = Box::pin(piped.pass(edge, answer)).await;
+    }
+    if let Some(seconds) = hsts_s {
         let value = HeaderValue::try_from(format!("max-age={seconds}")).expect("digits are allowed in a header");
         answer.0.headers_mut().entry(header::STRICT_TRANSPORT_SECURITY).or_insert(value);
     }
@@ -272,7 +342,7 @@ pub struct Ready {
     pub host: HeaderValue,
     pub place: Option<Place>,
     pub deadline: Deadline,
-    upgrade: Option<(HeaderValue, Upgrade)>,
+    upgrade: Option<Box<Upgrade>>,
     takes_trailers: bool,
     expects: bool,
     /// How much that matters for which it is done.
@@ -282,8 +352,14 @@ pub struct Ready {
     answer_time: Duration,
     idle_time: Duration,
     upgraded_idle: Duration,
-    /// What who asks wants, once that is known.
-    profile: Wants,
+    /// Its client is to come by HTTPS alone for so many seconds.
+    hsts_s: Option<u64>,
+    /// The namespace in which answers are kept.
+    cache: Option<Arc<str>>,
+    /// What its answer passes,
+    piped: Option<Box<Piped>>,
+    /// ... which hears what who asks wants, once that is known.
+    profile: Option<Wants>,
 }
 
 impl Ready {
@@ -293,12 +369,12 @@ impl Ready {
     }
 
     /// The same, without a body, for nobody who waits: with all the time that an answer may take.
-    pub fn again(&self, client: &Client) -> Ready {
+    pub fn again(&self, client: &Client) -> Box<Ready> {
         let mut parts = Request::new(()).into_parts().0;
         (parts.method, parts.uri, parts.headers) =
             (self.parts.method.clone(), self.parts.uri.clone(), self.parts.headers.clone());
         let began = Instant::now();
-        Ready {
+        Box::new(Ready {
             parts,
             incoming: Counted::none(&client.flags),
             host: self.host.clone(),
@@ -308,8 +384,25 @@ impl Ready {
             takes_trailers: false,
             expects: false,
             began,
-            profile: Arc::default(),
+            cache: None,
+            piped: None,
+            profile: None,
             ..*self
+        })
+    }
+
+    /// Says to the clone what its client wants of it besides an answer.
+    fn mark(&mut self) {
+        let fields = &mut self.parts.headers;
+        if let Some(upgrade) = &self.upgrade {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            fields.insert(header::UPGRADE, upgrade.protocol.clone());
+        } else if self.takes_trailers {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
+            fields.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        if self.expects {
+            fields.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
         }
     }
 }
@@ -335,111 +428,161 @@ impl Forwarded {
     }
 }
 
+/// A request that was let in.
+struct Entered {
+    place: Place,
+    permit: Permit,
+    session: Option<Box<Carried>>,
+    /// For its session, or a profile, after it was let in.
+    has_waited: bool,
+    /// The place is its own, and not that of a service which answers for it.
+    is_own: bool,
+}
+
 /// Lets a request in, gives it to a clone, and its session to both.
-pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwarded, Refusal> {
-    let Ready {
-        mut parts,
-        incoming,
-        host,
-        place,
-        mut upgrade,
-        takes_trailers,
-        expects,
-        carried_on,
-        deadline,
-        began,
-        body_max,
-        answer_time,
-        idle_time,
-        upgraded_idle,
-        profile,
-    } = ready;
-    let mut is_own = true;
-    let (mut session, mut let_in) = (None, None);
-    if let Some(asked) = place.clone() {
-        let route = asked.doorway.session.clone();
-        let raised = route.as_ref().and_then(|route| route.spec.priority);
-        // What is done for another request matters as much as that one, wherever it comes in.
-        let mut class = carried_on.unwrap_or(asked.doorway.class);
-        if let (Some(raised), Some(route)) = (raised.filter(|raised| raised.0 > class), &route)
-            && cookie::is_shown(&parts.headers, &route.spec.cookie)
-        {
-            // Whether its session raises it must be known before.
-            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers, raised.0, answer_time).await?;
-            class = if carried.is_there() { raised.0 } else { class };
-            session = Some(carried);
-        }
-        let own = Arc::clone(&asked.doorway);
-        let (place, permit) = admit::admit(edge, asked, class, client.peer.ip, deadline).await?;
-        is_own = Arc::ptr_eq(&own, &place.doorway);
-        // Another service may answer for it, and that one's sessions are others.
-        let route = place.doorway.session.clone();
-        if session.as_ref().is_some_and(|session| route.as_ref().is_none_or(|route| !session.is_of(route))) {
-            session = None;
-            remove_ours(&mut parts.headers);
-        }
-        if session.is_none()
-            && let Some(route) = route
-        {
-            session = Some(edge.sessions.begin(route, &mut parts.headers, class, answer_time).await?);
-        }
-        if let Some(session) = &mut session {
-            session.class = class;
-        }
-        if let Some(route) = &place.doorway.profile {
-            let who = (&mut parts.headers, client.peer.ip, session.as_ref());
-            // A pipeline waits for it.
-            let _ = profile.set(profile::tell(edge, route, who, class).await);
-        }
-        admit::tell(edge, &mut parts.headers, class, &place);
-        let_in = Some((place, permit));
+pub async fn forward(edge: &Edge, client: &Client, mut ready: Box<Ready>) -> Result<Forwarded, Refusal> {
+    let entered = match ready.place.take() {
+        Some(asked) => Some(enter(edge, client, &mut ready, asked).await?),
+        None => None,
+    };
+    ready.mark();
+    let (mut errand, asked) = Errand::of(ready, client);
+    let gathers = errand.gathers();
+    if gathers && Box::pin(errand.gather()).await.is_err() {
+        return Err(names_limit(body_broken(client), asked.body_max));
     }
-    if let Some((protocol, upgrade)) = &mut upgrade {
-        upgrade.idle = upgraded_idle;
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        parts.headers.insert(header::UPGRADE, protocol.clone());
-    } else if takes_trailers {
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
-        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    let (mut permit, mut session, mut is_own) = (None, None, true);
+    if let Some(entered) = entered {
+        errand.begins = entered.permit.now().filter(|_| !gathers && !entered.has_waited);
+        errand.place = Some(entered.place);
+        (permit, session, is_own) = (Some(entered.permit), entered.session, entered.is_own);
     }
-    if expects {
-        parts.headers.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+    let outcome = errand.run(&edge.pool, client).await;
+    let mut answer = settle(outcome, permit, errand.place.as_ref(), &asked)?;
+    errand.over();
+    match session {
+        Some(session) => Box::pin(edge.sessions.finish(*session, answer.response.headers_mut())).await?,
+        None => remove_from_answer(answer.response.headers_mut()),
     }
-    // hyper has no way for them in HTTP/2.
-    let interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
-    let errand = Errand::new(parts, host, upgrade.is_some(), incoming, deadline, interim).await;
-    let names = |refusal| names_limit(refusal, body_max);
-    let mut errand = errand.map_err(|_| names(body_broken(client)))?;
-    (errand.patience, errand.idle) = (answer_time, idle_time);
-    errand.place = let_in.as_ref().map(|(place, _)| place.clone());
-    let answer = errand.run(&edge.pool, client).await;
-    let mut answer = match answer {
+    let (response, from) = pass_on(edge, answer, asked)?;
+    Ok(Forwarded { response, from, stay: errand.stay.take(), is_own })
+}
+
+/// What is still to be known of a request when it is on its way.
+pub struct Underway {
+    upgrade: Option<Box<Upgrade>>,
+    upgraded_idle: Duration,
+    takes_trailers: bool,
+    body_max: u64,
+    began: Instant,
+}
+
+impl Errand {
+    fn of(ready: Box<Ready>, client: &Client) -> (Self, Underway) {
+        let Ready {
+            parts,
+            incoming,
+            host,
+            deadline,
+            upgrade,
+            takes_trailers,
+            began,
+            body_max,
+            answer_time,
+            idle_time,
+            upgraded_idle,
+            ..
+        } = *ready;
+        // hyper has no way for them in HTTP/2.
+        let interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
+        let mut errand = Self::new(parts, host, upgrade.is_some(), incoming, deadline, interim);
+        (errand.patience, errand.idle) = (answer_time, idle_time);
+        (errand, Underway { upgrade, upgraded_idle, takes_trailers, body_max, began })
+    }
+}
+
+/// Lets a request in at its place, opens its session, and tells the program of both.
+async fn enter(edge: &Edge, client: &Client, ready: &mut Ready, asked: Place) -> Result<Entered, Refusal> {
+    let mut session = None;
+    // What is done for another request matters as much as that one, wherever it comes in.
+    let mut class = ready.carried_on.unwrap_or(asked.doorway.class);
+    let raised = asked.doorway.session.as_ref().and_then(|route| Some((route, route.spec.priority?)));
+    if let Some((route, raised)) = raised.filter(|(_, raised)| raised.0 > class)
+        && cookie::is_shown(&ready.parts.headers, &route.spec.cookie)
+    {
+        // Whether its session raises it must be known before.
+        let carried = open_session(edge, route, ready, raised.0).await?;
+        class = if carried.is_there() { raised.0 } else { class };
+        session = Some(carried);
+    }
+    let own = Arc::as_ptr(&asked.doorway).addr();
+    let (place, permit) = admit::admit(edge, client, asked, class, ready.deadline).await?;
+    let is_own = own == Arc::as_ptr(&place.doorway).addr();
+    // Another service may answer for it, and that one's sessions are others.
+    let route = place.doorway.session.as_ref();
+    if session.as_ref().is_some_and(|session| route.is_none_or(|route| !session.is_of(route))) {
+        session = None;
+        remove_ours(&mut ready.parts.headers);
+    }
+    if session.is_none()
+        && let Some(route) = route
+    {
+        session = Some(open_session(edge, route, ready, class).await?);
+    }
+    if let Some(session) = &mut session {
+        session.class = class;
+    }
+    if let Some(route) = &place.doorway.profile {
+        let who = (&mut ready.parts.headers, client.peer.ip, session.as_deref());
+        let wants = Box::pin(profile::tell(edge, route, who, class)).await;
+        // A pipeline waits for it.
+        if let Some(profile) = &ready.profile {
+            let _ = profile.set(wants);
+        }
+    }
+    admit::tell(edge, &mut ready.parts.headers, class, &place, permit.began());
+    let has_waited = session.is_some() || place.doorway.profile.is_some();
+    Ok(Entered { place, permit, session, has_waited, is_own })
+}
+
+async fn open_session(
+    edge: &Edge,
+    route: &Arc<RouteSession>,
+    ready: &mut Ready,
+    class: u8,
+) -> Result<Box<Carried>, Refusal> {
+    let begins = edge.sessions.begin(Arc::clone(route), &mut ready.parts.headers, class, ready.answer_time);
+    Ok(Box::new(Box::pin(begins).await?))
+}
+
+/// Counts how a request went.
+fn settle(
+    outcome: Result<Answer, Refusal>,
+    permit: Option<Permit>,
+    place: Option<&Place>,
+    asked: &Underway,
+) -> Result<Answer, Refusal> {
+    let let_in = permit.zip(place);
+    match outcome {
         Ok(mut answer) => {
             let end = admit::end_of(&mut answer.response);
             if end == End::Overload {
                 answer.upstream.count.overloaded();
             }
-            if let Some((place, permit)) = let_in {
+            if let Some((permit, place)) = let_in {
                 permit.ended_at(end, answer.at);
-                place.doorway.part.done(answer.at.saturating_duration_since(began));
+                place.doorway.part.done(answer.at.saturating_duration_since(asked.began));
             }
-            answer
+            Ok(answer)
         }
         Err(refusal) => {
-            if let Some((place, permit)) = let_in {
+            if let Some((permit, place)) = let_in {
                 permit.ended(if matches!(refusal, Refusal::CloneSilent(_)) { End::Overload } else { End::Gone });
-                place.doorway.part.done(began.elapsed());
+                place.doorway.part.done(asked.began.elapsed());
             }
-            return Err(names(refusal));
+            Err(names_limit(refusal, asked.body_max))
         }
-    };
-    let fields = answer.response.headers_mut();
-    match session {
-        Some(session) => edge.sessions.finish(session, fields).await?,
-        None => remove_from_answer(fields),
     }
-    let (response, from) = pass_on(edge, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
-    Ok(Forwarded { response, from, stay: errand.stay, is_own })
 }
 
 /// Whether the client waits for leave to send its body, which is its program's to give (RFC 9110 10.1.1).
@@ -456,13 +599,12 @@ fn takes_leave(client: &Client, request: &mut Request<Counted>) -> Result<bool, 
 
 /// A client that wants to speak something else.
 struct Upgrade {
+    protocol: HeaderValue,
     of_client: OfClient,
     /// Over HTTP/2: what the clone must say.
     accept: Option<Accept>,
     /// It counts as one.
     open: Arc<Opened>,
-    /// It may be so long without a byte.
-    idle: Duration,
 }
 
 /// The client's body did not come whole, and it is noted why unless the client just left.
@@ -480,37 +622,13 @@ fn names_limit(refusal: Refusal, body_max: u64) -> Refusal {
 }
 
 /// Makes the client's answer of the clone's.
-fn pass_on(
-    edge: &Edge,
-    answer: Answer,
-    upgrade: Option<Upgrade>,
-    takes_trailers: bool,
-) -> Result<(Response<()>, Option<FromClone>), Refusal> {
-    let Answer { mut response, first, line, upstream, in_flight, at } = answer;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(Upgrade { of_client, accept, open, idle }) = upgrade else { return Err(Refusal::BadAnswer) };
-        let is_http2 = accept.is_some();
-        if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
-            return Err(Refusal::BadAnswer);
-        }
-        let protocol = response.headers_mut().remove(header::UPGRADE);
-        let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
-        let manner = if is_websocket { Manner::Framed } else { Manner::Quiet };
-        let stay = in_flight.stay(&edge.stays, manner);
-        let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
-        let manners = if is_http2 { h2::manners() } else { None };
-        tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket, idle));
-        strip_one_hop(response.headers_mut());
-        if is_http2 {
-            *response.status_mut() = StatusCode::OK;
-            return Ok((response, None));
-        }
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        if let Some(protocol) = protocol {
-            response.headers_mut().insert(header::UPGRADE, protocol);
-        }
-        return Ok((response, None));
+fn pass_on(edge: &Edge, answer: Answer, asked: Underway) -> Result<(Response<()>, Option<FromClone>), Refusal> {
+    let Underway { upgrade, upgraded_idle, takes_trailers, .. } = asked;
+    if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upgrade = upgrade.ok_or(Refusal::BadAnswer)?;
+        return Ok((changed(edge, answer, *upgrade, upgraded_idle)?, None));
     }
+    let Answer { mut response, first, line, upstream, in_flight, at } = answer;
     // It would mean that the WebSocket is open.
     if upgrade.is_some_and(|upgrade| upgrade.accept.is_some()) && response.status().is_success() {
         return Err(Refusal::BadAnswer);
@@ -530,4 +648,31 @@ fn pass_on(
     let lasting = Lasting::of(headers, &line, at, &edge.stays);
     let from = FromClone { line: Some(line), first, upstream, in_flight, tells_end, lasting, is_ended: false };
     Ok((response, Some(from)))
+}
+
+/// Both change to another protocol, which goes on without us.
+fn changed(edge: &Edge, answer: Answer, upgrade: Upgrade, idle: Duration) -> Result<Response<()>, Refusal> {
+    let Answer { mut response, line, in_flight, .. } = answer;
+    let Upgrade { of_client, accept, open, .. } = upgrade;
+    let is_http2 = accept.is_some();
+    if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
+        return Err(Refusal::BadAnswer);
+    }
+    let protocol = response.headers_mut().remove(header::UPGRADE);
+    let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let manner = if is_websocket { Manner::Framed } else { Manner::Quiet };
+    let stay = in_flight.stay(&edge.stays, manner);
+    let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
+    let manners = if is_http2 { h2::manners() } else { None };
+    tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket, idle));
+    strip_one_hop(response.headers_mut());
+    if is_http2 {
+        *response.status_mut() = StatusCode::OK;
+        return Ok(response);
+    }
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        response.headers_mut().insert(header::UPGRADE, protocol);
+    }
+    Ok(response)
 }

@@ -2,10 +2,11 @@
 //! and nearly all end early; so the timer is left alone and looks at its true deadline only when it fires.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::Context;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 use super::limits::{RATE_GRACE, RATE_MIN};
@@ -15,22 +16,39 @@ use super::limits::{RATE_GRACE, RATE_MIN};
 pub struct Wait {
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whom it wakes.
+    wakes: Option<Waker>,
 }
 
 impl Wait {
-    /// Bytes came: the next wait begins anew. How long this one was.
-    pub fn over(&mut self) -> Duration {
+    /// Bytes came: the next wait begins anew.
+    pub fn over(&mut self) {
+        self.since = None;
+    }
+
+    /// The same; how long this one was.
+    fn took(&mut self) -> Duration {
         self.since.take().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Call when pending. True when it has been pending for `limit`.
     pub fn is_overdue(&mut self, cx: &mut Context<'_>, limit: Duration) -> bool {
-        let due = *self.since.get_or_insert_with(Instant::now) + limit;
+        let now = Instant::now();
+        let due = *self.since.get_or_insert(now) + limit;
+        let is_known = self.wakes.as_ref().is_some_and(|known| known.will_wake(cx.waker()));
+        // It wakes us in time, and has nothing to say yet: who is asked again and again would pay for that each time.
+        if is_known && self.timer.as_ref().is_some_and(|timer| timer.deadline() <= due && timer.deadline() > now) {
+            return false;
+        }
+        if !is_known {
+            self.wakes = Some(cx.waker().clone());
+        }
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         if timer.deadline() > due {
             timer.as_mut().reset(due);
         }
-        while timer.as_mut().poll(cx).is_ready() {
+        // Whatever else this task has done: it must be heard of in any case, as it is not asked again.
+        while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
             if Instant::now() >= due {
                 return true;
             }
@@ -51,7 +69,7 @@ pub struct Rate {
 impl Rate {
     /// So much was moved.
     pub fn moved(&mut self, bytes: usize) {
-        let waited = self.wait.over();
+        let waited = self.wait.took();
         if !waited.is_zero() || !self.late.is_zero() {
             let allowed = Duration::from_micros(bytes as u64 * 1_000_000 / RATE_MIN);
             self.late = (self.late + waited).saturating_sub(allowed);

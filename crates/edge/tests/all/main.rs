@@ -11,6 +11,7 @@ mod http_broken_off;
 mod http_bytes;
 mod http_cached;
 mod http_forbidden;
+mod http_kept;
 mod http_overload;
 mod http_proxy;
 mod http_refused;

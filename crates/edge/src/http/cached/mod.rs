@@ -34,7 +34,7 @@ use state::cache::{Act, Mark, Op, Reply};
 use tokio::sync::Semaphore;
 
 use super::body::Source;
-use super::headers::is_rewriting;
+use super::headers::{FORWARDED_PROTO, is_rewriting};
 use super::limits::{
     CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_REFRESHES_MAX, CACHED_WAIT, CACHED_WRITE_BUDGET,
 };
@@ -55,7 +55,6 @@ use stored::{KIND, Stored, is_safe, is_small, kept_fields, key, variant, variant
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// So often somebody waits for another one's fetch, of which nothing came.
 const WAITS_MAX: u32 = 3;
@@ -115,7 +114,7 @@ struct Found {
 }
 
 /// Answers a request for a service that has an edge cache.
-pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, ready: Ready) -> Given {
+pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, ready: Box<Ready>) -> Given {
     let place = ready.place.as_ref().expect("whoever has a cache has a place");
     let counts = edge.cached.meter.of(place.service_name());
     let session = place.doorway.session.as_ref();
@@ -189,7 +188,7 @@ fn tell(fields: &mut HeaderMap, what: &str) {
 }
 
 impl Case {
-    async fn get(self, ready: Ready) -> Given {
+    async fn get(self, ready: Box<Ready>) -> Given {
         let (mut waits, mut leader) = (0, None);
         let looked = loop {
             let looked = self.look().await;
@@ -248,7 +247,7 @@ impl Case {
     }
 
     /// Asks a clone, and keeps what it says if that may be.
-    async fn fetch(&self, mut ready: Ready, looked: Looked, leader: Option<Leader>) -> Given {
+    async fn fetch(&self, mut ready: Box<Ready>, looked: Looked, leader: Option<Leader>) -> Given {
         let fields = &mut ready.parts.headers;
         for name in [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE] {
             fields.remove(name);

@@ -174,10 +174,11 @@ impl Errand {
                     }
                 },
             };
-            let mut request = self.request(&upstream, UpBody::Empty).map_err(Lost::Over)?;
+            let now = std::time::Instant::now();
+            let mut request = self.request(&mut line, &upstream, UpBody::Empty, now).map_err(Lost::Over)?;
             // What comes before an answer may be of one that loses.
             request.interim = None;
-            let attempt = upstream.count.begin().in_race(is_over);
+            let attempt = upstream.count.begin_at(now).in_race(is_over);
             let end = match line.send(request).await {
                 Ok(response) => match self.first_part(&mut line).await {
                     Ok(first) => {

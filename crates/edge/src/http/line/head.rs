@@ -2,9 +2,11 @@
 //! bytes out. The reading of lines is `httparse`'s; what a body's end rests on is decided here, and what two readers
 //! could understand differently is no answer.
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -13,6 +15,7 @@ use super::framing::Body;
 use crate::http::check::{self, Framing};
 use crate::http::headers::strip_one_hop;
 use crate::http::limits::{ANSWER_HEAD_BYTES_MAX, FIELDS_MAX};
+use crate::http::rooms;
 use crate::http::session::remove_ours;
 
 /// What a request lets its answer be.
@@ -43,9 +46,17 @@ pub struct Head {
     pub keeps: bool,
 }
 
-/// The head of a request. What frames the body is written from `framing`, whatever the fields say of it.
-pub fn request(method: &Method, path: &str, fields: &HeaderMap, framing: Framing) -> Bytes {
-    let mut out = Vec::with_capacity(64 + method.as_str().len() + path.len() + fields.len() * 48);
+/// The head of a request, with `more` fields at its end, written to `out`, which is empty. What frames the body is written from `framing`,
+/// whatever the fields say of it.
+pub fn request<const N: usize>(
+    mut out: Vec<u8>,
+    method: &Method,
+    path: &str,
+    fields: &HeaderMap,
+    framing: Framing,
+    more: [Option<(&str, &dyn Display)>; N],
+) -> Vec<u8> {
+    out.reserve(128 + method.as_str().len() + path.len() + fields.len() * 48);
     for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
@@ -60,19 +71,15 @@ pub fn request(method: &Method, path: &str, fields: &HeaderMap, framing: Framing
     match framing {
         Framing::Chunked => field(&mut out, "transfer-encoding", b"chunked"),
         Framing::Length(0) if !says_length => (),
-        Framing::Length(bytes) => field(&mut out, "content-length", bytes.to_string().as_bytes()),
+        Framing::Length(bytes) => shown(&mut out, "content-length", &bytes),
     }
+    more.into_iter().flatten().for_each(|(name, value)| shown(&mut out, name, value));
     out.extend_from_slice(b"\r\n");
-    out.into()
+    out
 }
 
-/// The same with one more field.
-pub fn with(head: &Bytes, name: &str, value: &str) -> Bytes {
-    let mut out = Vec::with_capacity(head.len() + name.len() + value.len() + 4);
-    out.extend_from_slice(&head[..head.len() - 2]);
-    field(&mut out, name, value.as_bytes());
-    out.extend_from_slice(b"\r\n");
-    out.into()
+fn shown(out: &mut Vec<u8>, name: &str, value: &dyn Display) {
+    write!(out, "{name}: {value}\r\n").expect("memory takes all");
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -124,14 +131,14 @@ pub fn next(input: &mut BytesMut, expects: Expects) -> Result<Option<Said>, &'st
     }
     let status = StatusCode::from_u16(code).map_err(|_| "its status is none")?;
     // A copy, so that fields that live long do not hold a whole read buffer.
-    let shared = Bytes::copy_from_slice(&input[..len]);
+    let shared = rooms::head(&input[..len]);
     let base = input.as_ptr().addr();
     let mut response = Response::new(());
     *response.status_mut() = status;
     let map = response.headers_mut();
-    map.reserve(parsed.headers.len());
+    *map = rooms::map(parsed.headers.len());
     for field in &*parsed.headers {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "a field has no proper name")?;
+        let name = rooms::name(field.name.as_bytes()).map_err(|_| "a field has no proper name")?;
         let at = field.value.as_ptr().addr() - base;
         let value = HeaderValue::from_maybe_shared(shared.slice(at..at + field.value.len()))
             .map_err(|_| "a field's value has control characters")?;
@@ -263,7 +270,8 @@ mod tests {
         fields.insert(header::HOST, HeaderValue::from_static("a"));
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("77"));
         fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        let text = |method, framing| String::from_utf8(request(&method, "/x?y", &fields, framing).to_vec()).unwrap();
+        let text =
+            |method, framing| String::from_utf8(request(Vec::new(), &method, "/x?y", &fields, framing, [])).unwrap();
         assert_eq!(text(Method::GET, Framing::Length(5)), "GET /x?y HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n");
         assert_eq!(
             text(Method::POST, Framing::Chunked),
@@ -273,14 +281,16 @@ mod tests {
 
     #[test]
     fn a_host_is_added_before_the_end() {
-        let head = request(&Method::GET, "/", &HeaderMap::new(), Framing::Length(0));
-        assert_eq!(with(&head, "host", "[::1]:80"), "GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
+        let more = [Some(("host", &"[::1]:80" as &dyn Display)), None];
+        let head = request(Vec::new(), &Method::GET, "/", &HeaderMap::new(), Framing::Length(0), more);
+        assert_eq!(head, b"GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
     }
 
     #[test]
     fn a_request_without_a_body_speaks_of_one_only_where_one_is_usual() {
         let has = |method| {
-            request(&method, "/", &HeaderMap::new(), Framing::Length(0)).ends_with(b"content-length: 0\r\n\r\n")
+            request(Vec::new(), &method, "/", &HeaderMap::new(), Framing::Length(0), [])
+                .ends_with(b"content-length: 0\r\n\r\n")
         };
         assert!(!has(Method::GET) && !has(Method::DELETE));
         assert!(has(Method::POST) && has(Method::PUT) && has(Method::PATCH));

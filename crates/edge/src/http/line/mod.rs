@@ -21,13 +21,13 @@ use http::Response;
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-pub use head::{Expects, keeps, request, with};
+pub use head::{Expects, keeps, request};
 pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
 use super::check::Framing;
 use super::flags::Flags;
-use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX, CONTINUE_WAIT};
+use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX, CONTINUE_WAIT, HEAD_ROOM_BYTES};
 use super::wait::Wait;
 use crate::pool::Stream;
 use framing::Body;
@@ -56,9 +56,9 @@ pub struct Line {
     acknowledged: bool,
 }
 
-/// A request for a clone. Its head may be sent again as it is.
+/// A request for a clone.
 pub struct Request {
-    pub head: Bytes,
+    pub head: Vec<u8>,
     pub expects: Expects,
     pub framing: Framing,
     pub body: UpBody,
@@ -93,7 +93,10 @@ pub enum Failed {
 /// What is to be written now: parts that follow each other, those that are over empty.
 #[derive(Default)]
 struct Out {
-    head: Bytes,
+    /// Its room stays for the next one.
+    head: Vec<u8>,
+    /// So much of it is written.
+    written: usize,
     /// Of a chunk.
     size: Bytes,
     data: Bytes,
@@ -148,8 +151,18 @@ impl Line {
             && !self.out.unflushed
     }
 
-    /// Nobody uses it for a while: what a long body needed goes back.
+    /// Room for the head of the next request.
+    pub fn room(&mut self) -> Vec<u8> {
+        let mut room = std::mem::take(&mut self.out.head);
+        room.clear();
+        room
+    }
+
+    /// Nobody uses it for a while: what a long body or head needed goes back.
     fn rest(&mut self) {
+        if self.out.head.capacity() > HEAD_ROOM_BYTES {
+            self.out = Out::default();
+        }
         if self.input.capacity() > 2 * CLONE_READ_BYTES {
             self.input = BytesMut::new();
         }
@@ -180,8 +193,26 @@ impl Line {
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub async fn send(&mut self, request: Request) -> Result<Response<()>, Failed> {
-        let Request { head, expects, framing, body, patience, idle, asks_leave, interim } = request;
+    pub fn send(&mut self, request: Request) -> impl Future<Output = Result<Response<()>, Failed>> {
+        let (expects, patience, interim) = (request.expects, request.patience, request.interim.clone());
+        self.begin(request);
+        poll_fn(move |cx| {
+            let answer = ready!(self.poll_answer(cx, expects, patience, interim.as_deref()));
+            Poll::Ready(match answer {
+                Ok(head) => {
+                    (self.body, self.keeps) = (head.body, head.keeps);
+                    Ok(head.response)
+                }
+                Err(failed) => {
+                    self.keeps = false;
+                    Err(failed)
+                }
+            })
+        })
+    }
+
+    fn begin(&mut self, request: Request) {
+        let Request { head, framing, body, idle, asks_leave, .. } = request;
         self.idle = idle;
         self.wait.over();
         self.is_held = asks_leave;
@@ -201,17 +232,6 @@ impl Line {
                 Upload::Done
             }
         };
-        let answer = poll_fn(|cx| self.poll_answer(cx, expects, patience, interim.as_deref())).await;
-        match answer {
-            Ok(head) => {
-                (self.body, self.keeps) = (head.body, head.keeps);
-                Ok(head.response)
-            }
-            Err(failed) => {
-                self.keeps = false;
-                Err(failed)
-            }
-        }
     }
 
     fn poll_answer(
@@ -321,7 +341,8 @@ impl Line {
                 }
                 return if waits { Poll::Pending } else { Poll::Ready(Ok(())) };
             }
-            let parts = [&self.out.head, &self.out.size, &self.out.data, &self.out.end].map(|part| IoSlice::new(part));
+            let out = &self.out;
+            let parts = [&out.head[out.written..], &out.size, &out.data, &out.end].map(IoSlice::new);
             let from = parts.iter().position(|part| !part.is_empty()).unwrap_or(0);
             let to = parts.iter().rposition(|part| !part.is_empty()).unwrap_or(from);
             let stream = Pin::new(&mut self.stream);
@@ -457,12 +478,15 @@ impl Line {
 
 impl Out {
     fn is_empty(&self) -> bool {
-        self.head.is_empty() && self.size.is_empty() && self.data.is_empty() && self.end.is_empty()
+        self.written == self.head.len() && self.size.is_empty() && self.data.is_empty() && self.end.is_empty()
     }
 
     fn took(&mut self, mut count: usize) {
         self.began = true;
-        for part in [&mut self.head, &mut self.size, &mut self.data, &mut self.end] {
+        let of_head = count.min(self.head.len() - self.written);
+        self.written += of_head;
+        count -= of_head;
+        for part in [&mut self.size, &mut self.data, &mut self.end] {
             let of_this = count.min(part.len());
             part.advance(of_this);
             count -= of_this;

@@ -20,7 +20,7 @@ fn line(room: usize) -> (Line, DuplexStream) {
 }
 
 fn post(body: UpBody, framing: Framing) -> Request {
-    let head = request(&Method::POST, "/once", &HeaderMap::new(), framing);
+    let head = request(Vec::new(), &Method::POST, "/once", &HeaderMap::new(), framing, []);
     Request {
         head,
         expects: Expects { no_body: false, upgrade: false },

@@ -112,6 +112,11 @@ impl Piped {
         Self { shared, pipeline, method: parts.method.clone(), url, class, until: deadline.at.into(), wants }
     }
 
+    /// Where what who asks wants is put, before the service is asked.
+    pub fn wants(&self) -> Wants {
+        Arc::clone(&self.wants)
+    }
+
     /// What becomes of the service's answer.
     pub async fn pass(self, edge: &Arc<Edge>, answer: (Response<()>, Source)) -> (Response<()>, Source) {
         let spec = &self.pipeline.spec;

@@ -1,12 +1,12 @@
 //! A request's head that passed `check`, made a request of. It is read once: where its parts are was noted when they were checked.
 
-use bytes::{Buf, Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Uri, Version};
 
-use crate::http::check::{self, HeadScan, Violation};
+use crate::http::check::{self, Framing, HeadScan, Violation};
 use crate::http::headers::FIELDS_ADDED;
 use crate::http::line::keeps;
+use crate::http::rooms;
 
 /// A request without its body.
 #[derive(Debug)]
@@ -14,22 +14,18 @@ pub struct Head {
     pub request: Request<()>,
     /// The client would send another one behind it.
     pub keeps: bool,
+    /// Its body comes behind it.
+    pub has_body: bool,
 }
 
 const UNREADABLE: Violation =
     Violation { status: 400, why: "the request's head has something that no program would read" };
 
-/// Takes it, `bytes` long and scanned, from the front of `input`.
-pub fn take(input: &mut BytesMut, bytes: usize, scan: &HeadScan) -> Result<Head, Violation> {
+/// Makes it of its bytes, which were scanned.
+pub fn of(bytes: &[u8], scan: &HeadScan, framing: Framing) -> Result<Head, Violation> {
     let parts = scan.parts().expect("it was scanned to its end");
-    // Values are slices of it, and may live long: they hold no more than the head.
-    let head = if bytes == input.len() {
-        std::mem::take(input).freeze()
-    } else {
-        let head = Bytes::copy_from_slice(&input[..bytes]);
-        input.advance(bytes);
-        head
-    };
+    // Values are slices of it, and may live longer than what else was read.
+    let head = rooms::head(bytes);
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(&head[parts.method]).map_err(|_| UNREADABLE)?;
     // Of what readers differ in nothing is left, and it means the same.
@@ -38,9 +34,9 @@ pub fn take(input: &mut BytesMut, bytes: usize, scan: &HeadScan) -> Result<Head,
     let is_new = parts.minor > 0;
     *request.version_mut() = if is_new { Version::HTTP_11 } else { Version::HTTP_10 };
     let map = request.headers_mut();
-    *map = HeaderMap::with_capacity(scan.fields().len() + FIELDS_ADDED);
+    *map = rooms::map(scan.fields().len() + FIELDS_ADDED);
     for field in scan.fields() {
-        let name = HeaderName::from_bytes(&head[field.name()]).map_err(|_| UNREADABLE)?;
+        let name = rooms::name(&head[field.name()]).map_err(|_| UNREADABLE)?;
         let value = HeaderValue::from_maybe_shared(head.slice(field.value())).map_err(|_| UNREADABLE)?;
         // Two that say the same are one.
         if name == header::CONTENT_LENGTH && map.contains_key(header::CONTENT_LENGTH) {
@@ -49,5 +45,5 @@ pub fn take(input: &mut BytesMut, bytes: usize, scan: &HeadScan) -> Result<Head,
         map.append(name, value);
     }
     let keeps = keeps(map, is_new);
-    Ok(Head { request, keeps })
+    Ok(Head { request, keeps, has_body: framing != Framing::Length(0) })
 }

@@ -12,21 +12,24 @@ mod tests;
 mod verdicts;
 mod wire;
 
+use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use futures_util::future::poll_fn;
 use http::{HeaderMap, Method, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 
 use super::body::{Counted, DownBody};
-use super::check::HeadScan;
+use super::check::{HeadScan, Violation};
 use super::headers::Peer;
 use super::limits::{HEAR_OUT, WRITE_IDLE};
-use super::proxy::{self, Client, Edge};
+use super::proxy::{self, Client, Edge, Understood};
+use super::rooms;
 use crate::meter::Opened;
 use crate::pool::Duplex;
 use answer::{Asked, Framed};
@@ -56,17 +59,17 @@ pub async fn talk(
     let wire = Arc::new(Wire::new(stream));
     let client = Client { peer, flags: Arc::default(), open: Some(Arc::new(open)) };
     let client = Arc::new(client);
-    let (mut is_new, mut is_closing) = (true, false);
+    // Asked once, it wakes this task when the doors close, whatever that waits for then; whether they have closed is a look at a number.
+    let doors = closing.clone();
+    let mut closes = pin!(unconstrained(closing.changed()));
+    let mut is_closing = is_over(closes.as_mut()).await;
+    let mut is_new = true;
     loop {
-        // Seen once: from then on it is no change any more.
-        is_closing |= closing.has_changed().unwrap_or(false);
-        let end = match next(&wire, &mut closing, is_new, &mut is_closing).await {
-            Said::Head(head) => Box::pin(exchange(&edge, &client, &wire, head)).await,
-            Said::Refused(violation) => {
-                let asked = Asked { is_head: false, is_new: true, keeps: false };
-                Box::pin(send(&edge, &client, &wire, asked, proxy::refuse(&edge, violation))).await
-            }
-            Said::Ended => Ok(End::Parts),
+        let heard = heard(&edge, &client, &wire, next(&wire, &doors, is_new, &mut is_closing).await);
+        let exchanged = heard.map(|(asked, heard)| Box::pin(exchange(&edge, &client, &wire, asked, heard)));
+        let end = match exchanged {
+            Some(exchanged) => exchanged.await,
+            None => Ok(End::Parts),
         };
         is_new = false;
         match end {
@@ -79,96 +82,147 @@ pub async fn talk(
     Box::pin(part(&wire)).await;
 }
 
+/// Whether it is ready now; if not, it wakes this task when it is.
+async fn is_over(mut of: Pin<&mut impl Future>) -> bool {
+    poll_fn(|cx| Poll::Ready(of.as_mut().poll(cx).is_ready())).await
+}
+
 /// The next head. When the doors close a connection ends that says nothing; but who has just connected, or could not know yet when it
 /// was answered, may be about to say something.
-async fn next(wire: &Wire, closing: &mut watch::Receiver<bool>, is_new: bool, is_closing: &mut bool) -> Said {
+async fn next(wire: &Wire, doors: &watch::Receiver<bool>, is_new: bool, is_closing: &mut bool) -> Said {
     let mut scan = HeadScan::default();
-    let mut head = poll_fn(|cx| wire.lock().poll_head(cx, &mut scan));
-    if !*is_closing {
-        tokio::select! {
-            biased;
-            said = &mut head => return said,
-            // Changed once: from false to true. Its sender lives as long as the door.
-            Ok(()) = closing.changed() => *is_closing = true,
-        }
-        if !is_new && wire.lock().is_idle() {
-            return Said::Ended;
-        }
+    // Changed once: from false to true. Its sender lives as long as the door.
+    let have_closed = || doors.has_changed().unwrap_or(false);
+    let is_known = *is_closing || have_closed();
+    let said = poll_fn(|cx| match wire.lock().poll_head(cx, &mut scan) {
+        Poll::Ready(said) => Poll::Ready(Some(said)),
+        Poll::Pending if is_known || have_closed() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    if let Some(said) = said.await {
+        return said;
     }
+    *is_closing = true;
+    if !is_known && !is_new && wire.lock().is_idle() {
+        return Said::Ended;
+    }
+    let head = poll_fn(|cx| wire.lock().poll_head(cx, &mut scan));
     Box::pin(tokio::time::timeout(HEAR_OUT, head)).await.unwrap_or(Said::Ended)
 }
 
-/// One request and its answer.
-async fn exchange(edge: &Arc<Edge>, client: &Arc<Client>, wire: &Arc<Wire>, head: Box<Head>) -> io::Result<End> {
-    let Head { request, keeps } = *head;
-    let (is_head, is_new) = (*request.method() == Method::HEAD, request.version() == Version::HTTP_11);
-    let asked = Asked { is_head, is_new, keeps };
+/// What was said, made a request of, or refused already.
+enum Heard {
+    Request(Understood),
+    Refused(Violation),
+}
+
+/// None: he is gone, or has been silent for long.
+fn heard(edge: &Edge, client: &Client, wire: &Arc<Wire>, said: Said) -> Option<(Asked, Heard)> {
+    let Head { request, keeps, has_body } = match said {
+        Said::Head(head) => head,
+        Said::Refused(violation) => {
+            return Some((Asked { is_head: false, is_new: true, keeps: false }, Heard::Refused(violation)));
+        }
+        Said::Ended => return None,
+    };
     client.flags.begin();
-    let request = request.map(|()| Counted::of_http1(FromClient::new(wire), &client.flags));
-    let response = {
-        let mut answering = pin!(proxy::answer(edge, client, request));
-        poll_fn(|cx| {
-            let polled = answering.as_mut().poll(cx);
-            let mut wire = wire.lock();
-            if let Poll::Ready(response) = polled {
-                return Poll::Ready(Ok(response));
-            }
-            loop {
-                // Not before what was taken is written: who gives them has a bound.
-                if client.flags.has_interim() && wire.out.is_empty() {
-                    wire.out.bytes = client.flags.take_interim();
-                }
-                match wire.poll_write(cx) {
-                    Poll::Ready(Ok(())) if client.flags.has_interim() => (),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(())) | Poll::Pending => break,
-                }
-            }
-            wire.poll_gone(cx).map(|()| Err(io::ErrorKind::UnexpectedEof.into()))
-        })
-        .await?
+    let (is_head, is_new) = (*request.method() == Method::HEAD, request.version() == Version::HTTP_11);
+    let request = request.map(|()| match has_body {
+        true => Counted::of_http1(FromClient::new(wire), &client.flags),
+        false => Counted::none(&client.flags),
+    });
+    Some((Asked { is_head, is_new, keeps }, Heard::Request(Understood::of(edge, client, request))))
+}
+
+/// One request and its answer.
+async fn exchange(edge: &Arc<Edge>, client: &Arc<Client>, wire: &Wire, asked: Asked, heard: Heard) -> io::Result<End> {
+    let response = match heard {
+        Heard::Refused(violation) => proxy::refuse(edge, violation),
+        Heard::Request(understood) => {
+            let mut answering = pin!(understood.answer(edge, client));
+            poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Ready(response) => Poll::Ready(Ok(response)),
+                Poll::Pending => poll_meanwhile(client, wire, cx).map(Err),
+            })
+            .await?
+        }
     };
     send(edge, client, wire, asked, response).await
 }
 
+/// While an answer is waited for: interim ones are written. Ready when the client is gone.
+fn poll_meanwhile(client: &Client, wire: &Wire, cx: &mut Context<'_>) -> Poll<io::Error> {
+    let mut wire = wire.lock();
+    loop {
+        // Not before what was taken is written: who gives them has a bound.
+        if client.flags.has_interim() && wire.out.is_empty() {
+            wire.out.bytes = client.flags.take_interim();
+        }
+        match wire.poll_write(cx) {
+            Poll::Ready(Ok(())) if client.flags.has_interim() => (),
+            Poll::Ready(Err(error)) => return Poll::Ready(error),
+            Poll::Ready(Ok(())) | Poll::Pending => break,
+        }
+    }
+    wire.poll_gone(cx).map(|()| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// An answer whose head stands where it will be written from.
+struct Begun {
+    framed: Framed,
+    body: Option<DownBody>,
+    /// Both speak something else behind it.
+    changes: bool,
+    is_last: bool,
+}
+
 /// Sends an answer, and looks how its connection goes on.
-async fn send(
+fn send(
     edge: &Edge,
     client: &Client,
     wire: &Wire,
     asked: Asked,
     response: Response<DownBody>,
-) -> io::Result<End> {
+) -> impl Future<Output = io::Result<End>> {
+    let mut begun = begin(edge, client, wire, asked, response);
+    async move {
+        let is_whole = write(wire, &mut begun).await?;
+        if begun.changes {
+            if let Some(heir) = client.flags.heir() {
+                // Who waits for it may have given up.
+                drop(heir.send(wire.lock().hand_over()));
+            }
+            return Ok(End::Gone);
+        }
+        if begun.is_last || !is_whole {
+            return Ok(End::Parts);
+        }
+        let is_clear = poll_fn(|cx| wire.lock().poll_rest(cx)).await;
+        Ok(if is_clear { End::Kept } else { End::Parts })
+    }
+}
+
+fn begin(edge: &Edge, client: &Client, wire: &Wire, asked: Asked, response: Response<DownBody>) -> Begun {
     let (head, body) = response.into_parts();
     let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let changes = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let says_close = !changes && head.headers.contains_key(header::CONNECTION);
     let response = Response::from_parts(head, ());
-    let (framed, is_last) = {
-        let mut wire = wire.lock();
-        let has_end = asked.is_new || length.is_some() || has_no_body(asked, &response);
-        let keeps = asked.keeps && has_end && !edge.door.parts() && wire.keeps_rest(client.flags.owes_continue());
-        let is_last = says_close || !keeps;
-        // What comes before it.
-        let interim = if client.flags.has_interim() { client.flags.take_interim() } else { Vec::new() };
-        let out = &mut wire.out.bytes;
-        out.extend_from_slice(&interim);
-        (answer::head(out, &response, asked, length, is_last), is_last)
-    };
-    drop(response);
-    let is_whole = write(wire, framed, body).await?;
-    if changes {
-        if let Some(heir) = client.flags.heir() {
-            // Who waits for it may have given up.
-            drop(heir.send(wire.lock().hand_over()));
-        }
-        return Ok(End::Gone);
+    let mut wire = wire.lock();
+    let has_end = asked.is_new || length.is_some() || has_no_body(asked, &response);
+    let keeps = asked.keeps && has_end && !edge.door.parts() && wire.keeps_rest(client.flags.owes_continue());
+    let is_last = says_close || !keeps;
+    let out = &mut wire.out.bytes;
+    if out.capacity() == 0 {
+        *out = rooms::bytes();
     }
-    if is_last || !is_whole {
-        return Ok(End::Parts);
+    // What comes before it.
+    if client.flags.has_interim() {
+        out.extend_from_slice(&client.flags.take_interim());
     }
-    let is_clear = poll_fn(|cx| wire.lock().poll_rest(cx)).await;
-    Ok(if is_clear { End::Kept } else { End::Parts })
+    let framed = answer::head(out, &response, asked, length, is_last);
+    rooms::give_map(response.into_parts().0.headers);
+    Begun { framed, body: Some(body), changes, is_last }
 }
 
 fn has_no_body(asked: Asked, response: &Response<()>) -> bool {
@@ -176,16 +230,17 @@ fn has_no_body(asked: Asked, response: &Response<()>) -> bool {
 }
 
 /// Writes what there is to write, and a body as it comes. False: it broke off; what came of it is with the client.
-async fn write(wire: &Wire, mut framed: Framed, body: DownBody) -> io::Result<bool> {
-    let (mut body, mut is_whole) = (Some(body), true);
-    poll_fn(|cx| {
+fn write(wire: &Wire, begun: &mut Begun) -> impl Future<Output = io::Result<bool>> {
+    let Begun { framed, body, .. } = begun;
+    let mut is_whole = true;
+    poll_fn(move |cx| {
         loop {
             if framed.is_over() || !is_whole {
                 // Its line goes back, or ends, whether the client has taken all or not.
-                body = None;
+                *body = None;
             }
             let mut is_waiting = false;
-            if let Some(of) = &mut body
+            if let Some(of) = body.as_mut()
                 && wire.lock().out.has_room()
             {
                 let polled = Pin::new(of).poll_frame(cx);
@@ -216,7 +271,6 @@ async fn write(wire: &Wire, mut framed: Framed, body: DownBody) -> io::Result<bo
             }
         }
     })
-    .await
 }
 
 /// Closes our side, and waits a moment for the client's.

@@ -10,7 +10,7 @@ use super::*;
 use crate::http::limits::{HEAD_TIME, KEEP_ALIVE, OUT_BYTES_MAX, SMALL_PART_BYTES};
 
 /// What is said of these bytes in the words of the record, if they come in pieces of this length and nothing follows.
-async fn said(bytes: Vec<u8>, piece: usize) -> (String, Option<Box<Head>>) {
+async fn said(bytes: Vec<u8>, piece: usize) -> (String, Option<Head>) {
     let (mut client, server) = tokio::io::duplex(piece);
     tokio::spawn(async move {
         let _ = client.write_all(&bytes).await;
@@ -129,14 +129,19 @@ async fn when_doors_close_who_waits_is_let_go_and_who_just_came_or_has_begun_is_
         let (begun, rest) = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".split_at(begun);
         let (close, mut closing) = watch::channel(false);
         let (mut client, server) = tokio::io::duplex(100);
-        let (wire, mut is_closing) = (Wire::new(Box::new(server)), false);
+        let (wire, doors) = (Wire::new(Box::new(server)), closing.clone());
+        let mut closes = pin!(closing.changed());
         client.write_all(begun).await.unwrap();
         let says = async {
             close.send_replace(true);
             tokio::time::sleep(HEAR_OUT / 2).await;
             client.write_all(rest).await.unwrap();
         };
-        let (said, ()) = tokio::join!(next(&wire, &mut closing, is_new, &mut is_closing), says);
+        let hears = async {
+            let mut is_closing = is_over(closes.as_mut()).await;
+            (next(&wire, &doors, is_new, &mut is_closing).await, is_closing)
+        };
+        let ((said, is_closing), ()) = tokio::join!(hears, says);
         assert_eq!((matches!(said, Said::Head(_)), is_closing), (is_heard, true), "{is_new} {}", begun.escape_ascii());
     }
 }

@@ -18,17 +18,26 @@ use crate::http::limits::{
     BODY_IDLE, BODY_READ_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, OUT_BYTES_MAX, REST_BYTES_MAX, SMALL_PART_BYTES, WRITE_IDLE,
 };
 use crate::http::linger::Linger;
+use crate::http::rooms;
 use crate::http::upgrade::{Handed, ROOM_BYTES, poll_part};
 use crate::http::wait::Rate;
 use crate::pool::Duplex;
 
 /// What comes next of a client.
 pub enum Said {
-    Head(Box<Head>),
+    Head(Head),
     /// It is no request.
     Refused(Violation),
     /// He is gone, or has been silent for long.
     Ended,
+}
+
+/// What came where nothing had come before.
+enum First {
+    End,
+    Judged(Result<(Head, Framing), Violation>),
+    /// Less than a head.
+    Some,
 }
 
 pub struct Wire(Mutex<Inner>);
@@ -74,6 +83,17 @@ pub struct Out {
     unflushed: usize,
 }
 
+/// The request whose head these bytes begin with, how long that is, and how its body is framed. None: more is needed.
+fn judge(bytes: &[u8], scan: &mut HeadScan) -> Result<Option<(usize, Head, Framing)>, Violation> {
+    if scan.is_new() {
+        scan.lend(rooms::fields());
+    }
+    let Some((len, framing)) = scan.scan(bytes, BODY_MAX_MAX)? else { return Ok(None) };
+    let head = head::of(&bytes[..len], scan, framing)?;
+    rooms::give_fields(scan.give_back());
+    Ok(Some((len, head, framing)))
+}
+
 impl Wire {
     pub fn new(stream: Box<dyn Duplex>) -> Self {
         Self(Mutex::new(Inner {
@@ -107,17 +127,27 @@ impl Inner {
                 self.input = BytesMut::new();
             } else if self.input[..] != b"\r"[..] {
                 match self.next_head(scan) {
-                    Ok(Some(head)) => return Poll::Ready(Said::Head(Box::new(head))),
+                    Ok(Some(head)) => return Poll::Ready(Said::Head(head)),
                     Ok(None) => (),
                     Err(violation) => return Poll::Ready(Said::Refused(violation)),
                 }
             }
             let is_idle = self.input.is_empty();
-            match self.poll_fill(cx) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Said::Ended),
+            let polled = if is_idle && scan.is_new() {
+                self.poll_first(cx, scan)
+            } else {
+                self.poll_fill(cx).map_ok(|count| if count == 0 { First::End } else { First::Some })
+            };
+            match polled {
+                Poll::Ready(Ok(First::End) | Err(_)) => return Poll::Ready(Said::Ended),
+                Poll::Ready(Ok(First::Judged(Ok((head, framing))))) => {
+                    self.begins(framing);
+                    return Poll::Ready(Said::Head(head));
+                }
+                Poll::Ready(Ok(First::Judged(Err(violation)))) => return Poll::Ready(Said::Refused(violation)),
                 // The time for a head runs from its first byte: one byte every nine seconds does not help.
-                Poll::Ready(Ok(_)) if is_idle => self.read_wait.over(),
-                Poll::Ready(Ok(_)) => (),
+                Poll::Ready(Ok(First::Some)) if is_idle => self.read_wait.over(),
+                Poll::Ready(Ok(First::Some)) => (),
                 Poll::Pending if !self.read_wait.is_overdue(cx, if is_idle { KEEP_ALIVE } else { HEAD_TIME }) => {
                     return Poll::Pending;
                 }
@@ -127,8 +157,37 @@ impl Inner {
     }
 
     fn next_head(&mut self, scan: &mut HeadScan) -> Result<Option<Head>, Violation> {
-        let Some((bytes, framing)) = scan.scan(&self.input, BODY_MAX_MAX)? else { return Ok(None) };
-        let head = head::take(&mut self.input, bytes, scan)?;
+        let Some((bytes, head, framing)) = judge(&self.input, scan)? else { return Ok(None) };
+        self.input.advance(bytes);
+        self.begins(framing);
+        Ok(Some(head))
+    }
+
+    /// Reads what comes first. Mostly that is a whole head, which is not kept elsewhere before it is made a request of.
+    fn poll_first(&mut self, cx: &mut Context<'_>, scan: &mut HeadScan) -> Poll<io::Result<First>> {
+        poll_part(&mut self.stream, cx, |came| {
+            let judged = match came {
+                [] => return First::End,
+                [b'\r', ..] => Ok(None),
+                _ => judge(came, scan),
+            };
+            match judged {
+                Ok(Some((bytes, head, framing))) => {
+                    self.input = BytesMut::from(&came[bytes..]);
+                    First::Judged(Ok((head, framing)))
+                }
+                Ok(None) => {
+                    // As large as what came, not as what was there before.
+                    self.input = BytesMut::from(came);
+                    First::Some
+                }
+                Err(violation) => First::Judged(Err(violation)),
+            }
+        })
+    }
+
+    /// A request's head was taken, and its body is what comes next.
+    fn begins(&mut self, framing: Framing) {
         self.read_wait.over();
         self.number += 1;
         (self.body_bytes_max, self.is_full) = (BODY_MAX_MAX, false);
@@ -137,7 +196,6 @@ impl Inner {
             Framing::Length(length) => Body::Length(length),
             Framing::Chunked => Body::Chunked(Chunks::default()),
         };
-        Ok(Some(head))
     }
 
     /// Nothing of a head has come.
@@ -302,7 +360,7 @@ impl Inner {
     /// Nothing is under way: what was needed for it goes back.
     pub fn rest(&mut self) {
         debug_assert!(self.out.is_empty(), "an answer is over when it is written");
-        self.out = Out::default();
+        rooms::give_bytes(std::mem::take(&mut self.out).bytes);
         if self.input.is_empty() {
             self.input = BytesMut::new();
         }
