@@ -266,10 +266,10 @@ fn of_trailers_those_go_out_that_were_named() {
 /// The room of a task is that of its largest moment.
 #[tokio::test]
 async fn a_connection_has_room_for_its_wait_and_not_for_a_request() {
-    let (_close, mut closing) = watch::channel(false);
+    let (_close, closing) = watch::channel(false);
     let wire = Wire::new(Box::new(tokio::io::empty()));
     let mut is_closing = false;
-    let waits = size_of_val(&next(&wire, &mut closing, true, &mut is_closing));
+    let waits = size_of_val(&next(&wire, &closing, true, &mut is_closing));
     assert!(waits < 700, "{waits} bytes");
     assert!(size_of::<Wire>() < 500, "{} bytes", size_of::<Wire>());
 }

@@ -24,6 +24,10 @@ use crate::http::wait::Rate;
 use crate::pool::Duplex;
 
 /// What comes next of a client.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nobody keeps one: a box for each request would cost more than its moves"
+)]
 pub enum Said {
     Head(Head),
     /// It is no request.
@@ -33,6 +37,7 @@ pub enum Said {
 }
 
 /// What came where nothing had come before.
+#[expect(clippy::large_enum_variant, reason = "as `Said`")]
 enum First {
     End,
     Judged(Result<(Head, Framing), Violation>),
