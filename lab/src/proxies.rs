@@ -2,6 +2,7 @@
 //! connections to the origin kept, no log.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use crate::cluster::free_port;
@@ -16,6 +17,12 @@ pub struct Size {
 
 pub type Start = fn(SocketAddr, Size) -> Result<(Program, SocketAddr), String>;
 
+/// With certificate and key, two files, and TLS.
+pub type StartTls = fn(SocketAddr, Size, [&Path; 2]) -> Result<(Program, SocketAddr), String>;
+
+/// Those of [`ALL`], in its order.
+pub const ALL_TLS: [(&str, StartTls); 2] = [("nginx", nginx_tls), ("haproxy", haproxy_tls)];
+
 /// Name, as its program and its package are called, and how it is started.
 pub const ALL: [(&str, Start); 2] = [("nginx", nginx), ("haproxy", haproxy)];
 
@@ -28,23 +35,30 @@ pub fn is_installed(program: &str) -> bool {
 }
 
 fn nginx(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
-    nginx_with(origin, size, "nginx", "", "")
+    nginx_with(origin, size, "nginx", ["", "", ""])
+}
+
+fn nginx_tls(origin: SocketAddr, size: Size, [certificate, key]: [&Path; 2]) -> Result<(Program, SocketAddr), String> {
+    let (certificate, key) = (certificate.display(), key.display());
+    let http = format!(
+        "ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:s:8m;"
+    );
+    nginx_with(origin, size, "nginx-tls", ["ssl", &http, ""])
 }
 
 /// With a cache of 64 MiB in its folder, whose files stay open.
 fn nginx_cache(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
     let http = "proxy_cache_path ROOT/c keys_zone=c:10m max_size=64m; sendfile on; tcp_nopush on; \
         open_file_cache max=1000 inactive=60s;";
-    nginx_with(origin, size, "nginx-cache", http, "proxy_cache c;")
+    nginx_with(origin, size, "nginx-cache", ["", http, "proxy_cache c;"])
 }
 
-/// With words of its own in `http` and in `location`.
+/// With words of its own in `listen`, in `http` and in `location`.
 fn nginx_with(
     origin: SocketAddr,
     size: Size,
     name: &str,
-    http: &str,
-    location: &str,
+    [listen, http, location]: [&str; 3],
 ) -> Result<(Program, SocketAddr), String> {
     let (dir, addr) = place(name)?;
     let root = dir.display().to_string();
@@ -56,7 +70,7 @@ fn nginx_with(
         http {{ access_log off; keepalive_requests 100000000; proxy_temp_path {root}/t; client_body_temp_path {root}/b; {http} \
         map $http_upgrade $hop {{ default upgrade; '' ''; }} \
         upstream o {{ server {origin}; keepalive 256; keepalive_requests 100000000; }} \
-        server {{ listen {addr}; location / {{ proxy_pass http://o; proxy_http_version 1.1; proxy_read_timeout 1h; \
+        server {{ listen {addr} {listen}; location / {{ proxy_pass http://o; proxy_http_version 1.1; proxy_read_timeout 1h; \
         proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $hop; {location} }} }} }}",
         files = 2 * connections + 500,
     );
@@ -64,7 +78,7 @@ fn nginx_with(
     std::fs::write(&file, conf).map_err(|e| e.to_string())?;
     let program =
         Program::start("nginx", "nginx", dir, &["-e", "/dev/null", "-p", &root, "-c", &file.display().to_string()])?;
-    started(name, program, addr)
+    started(name, program, addr, listen.is_empty())
 }
 
 fn varnish(origin: SocketAddr, _: Size) -> Result<(Program, SocketAddr), String> {
@@ -75,23 +89,39 @@ fn varnish(origin: SocketAddr, _: Size) -> Result<(Program, SocketAddr), String>
     let (listen, own) = (addr.to_string(), dir.join("own").display().to_string());
     let args = ["-F", "-j", "none", "-n", &own, "-a", &listen, "-f", &file, "-s", "malloc,64m"];
     let program = Program::start("varnish", "varnishd", dir, &args)?;
-    started("varnish", program, addr)
+    started("varnish", program, addr, true)
 }
 
 fn haproxy(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
+    haproxy_with(origin, size, None)
+}
+
+/// It wants certificate and key in one file.
+fn haproxy_tls(origin: SocketAddr, size: Size, files: [&Path; 2]) -> Result<(Program, SocketAddr), String> {
+    let read = |file: &Path| std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+    haproxy_with(origin, size, Some(read(files[0])? + &read(files[1])?))
+}
+
+fn haproxy_with(origin: SocketAddr, size: Size, both: Option<String>) -> Result<(Program, SocketAddr), String> {
     let (dir, addr) = place("haproxy")?;
+    let mut ssl = String::new();
+    if let Some(both) = &both {
+        let file = dir.join("both.pem");
+        std::fs::write(&file, both).map_err(|e| e.to_string())?;
+        ssl = format!("ssl crt {}", file.display());
+    }
     let Size { workers, connections } = size;
     let conf = format!(
         "global\n  nbthread {workers}\n  maxconn {}\n\
         defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  timeout tunnel 1h\n  http-reuse always\n\
-        frontend f\n  bind {addr}\n  default_backend b\n\
+        frontend f\n  bind {addr} {ssl}\n  default_backend b\n\
         backend b\n  server o {origin}\n",
         connections + 100,
     );
     let file = dir.join("haproxy.cfg");
     std::fs::write(&file, conf).map_err(|e| e.to_string())?;
     let program = Program::start("haproxy", "haproxy", dir, &["-db", "-f", &file.display().to_string()])?;
-    started("haproxy", program, addr)
+    started("haproxy", program, addr, both.is_none())
 }
 
 fn place(name: &str) -> Result<(std::path::PathBuf, SocketAddr), String> {
@@ -101,8 +131,12 @@ fn place(name: &str) -> Result<(std::path::PathBuf, SocketAddr), String> {
     Ok((dir, SocketAddr::from(([127, 0, 0, 1], port))))
 }
 
-/// The origin answers `/health` through it.
-fn started(name: &str, program: Program, addr: SocketAddr) -> Result<(Program, SocketAddr), String> {
-    wait_until(&format!("{name} proxies"), || crate::load::http_get(addr, "/health", None).is_ok())?;
+/// The origin answers `/health` through it; with TLS it listens.
+fn started(name: &str, program: Program, addr: SocketAddr, is_plain: bool) -> Result<(Program, SocketAddr), String> {
+    let proxies = || match is_plain {
+        true => crate::load::http_get(addr, "/health", None).is_ok(),
+        false => std::net::TcpStream::connect(addr).is_ok(),
+    };
+    wait_until(&format!("{name} proxies"), proxies)?;
     Ok((program, addr))
 }

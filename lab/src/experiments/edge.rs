@@ -2,24 +2,28 @@
 //! proxies. Second by second in turn, as the machine is not as fast in one second as in another.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::Plan;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, free_port};
+use crate::h2;
 use crate::origin::Origin;
-use crate::peers::{Wrk, wait_until, wrk};
+use crate::peers::{Wrk, scratch, wait_until, wrk};
 use crate::plot::{Line, lines};
 use crate::proxies::{self, Size, Start};
 use crate::report::{Figure, Report, median};
 
-/// Connections that are kept, and connections of one request each.
+/// Connections that are kept, and connections of one request each; with TLS, so many of both kinds.
 const KEPT: [u32; 2] = [64, 512];
 const ONCE: u32 = 64;
+const TLS: u32 = 64;
 
 /// One way to ask.
 struct Way {
     name: String,
     connections: u32,
     is_kept: bool,
+    is_tls: bool,
 }
 
 /// What one side did in each second of one way.
@@ -49,11 +53,13 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         [] => KEPT.to_vec(),
         given => given.iter().map(|count| u32::try_from(*count).unwrap_or(u32::MAX)).collect(),
     };
-    let way = |connections, is_kept| {
+    let way = |connections, is_kept, is_tls| {
         let name = if is_kept { "connections kept" } else { "connections, one request each" };
-        Way { name: format!("{connections} {name}"), connections, is_kept }
+        let tls = if is_tls { ", HTTPS" } else { "" };
+        Way { name: format!("{connections} {name}{tls}"), connections, is_kept, is_tls }
     };
-    let ways: Vec<Way> = kept.into_iter().map(|count| way(count, true)).chain([way(ONCE, false)]).collect();
+    let others = [way(ONCE, false, false), way(TLS, true, true), way(TLS, false, true)];
+    let ways: Vec<Way> = kept.into_iter().map(|count| way(count, true, false)).chain(others).collect();
     let names: Vec<&str> = ["coppice"].into_iter().chain(peers.iter().map(|(name, _)| *name)).collect();
     // By way, then by side.
     let mut seen: Vec<Vec<Seconds>> = ways.iter().map(|_| names.iter().map(|_| Seconds::default()).collect()).collect();
@@ -65,7 +71,12 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
                 // Not always the same one after the same one.
                 for nth in 0..names.len() {
                     let side = (nth + second as usize) % names.len();
-                    let found = wrk(&format!("http://{}/1k", scene.doors[side]), way.connections, 1, way.is_kept)?;
+                    let url = if way.is_tls {
+                        format!("https://{}/1k", scene.secure[side])
+                    } else {
+                        format!("http://{}/1k", scene.doors[side])
+                    };
+                    let found = wrk(&url, way.connections, 1, way.is_kept)?;
                     if second == 0 {
                         // The first one warms up.
                         continue;
@@ -124,6 +135,10 @@ fn figures(report: &mut Report, way: &str, names: &[&str], mut sides: Vec<Second
 struct Scene {
     /// Ours first.
     doors: Vec<SocketAddr>,
+    /// With TLS.
+    secure: Vec<SocketAddr>,
+    /// Where their certificate is.
+    tls: PathBuf,
     _files: Origin,
     _peers: Vec<crate::peers::Program>,
     // Last, as the origin goes with it.
@@ -132,7 +147,12 @@ struct Scene {
 
 impl Scene {
     fn start(ways: &[Way], peers: &[(&str, Start)]) -> Result<Self, String> {
-        let cluster = Cluster::start(1, false)?;
+        let tls = scratch("edge-tls");
+        std::fs::create_dir_all(&tls).map_err(|e| format!("cannot make {}: {e}", tls.display()))?;
+        h2::certificate(&tls)?;
+        let https = free_port(1)?;
+        let (folder, port) = (tls.display().to_string(), https.to_string());
+        let cluster = Cluster::with_options(1, &["--tls-dir", &folder, "--https-port", &port])?;
         let files = Origin::new("edge-origin")?;
         files.put("1k", &[b'x'; 1024])?;
         cluster.apply(&files.service("clones = 1", "")?)?;
@@ -143,13 +163,26 @@ impl Scene {
         )?;
         let origin = cluster.clone_addr("origin")?;
         let connections = ways.iter().map(|way| way.connections).max().unwrap_or(0);
-        let mut doors = vec![door];
+        let (mut doors, mut secure) = (vec![door], vec![SocketAddr::new(door.ip(), https)]);
         let mut programs = Vec::new();
-        for (_, start) in peers {
-            let (program, addr) = start(origin, Size { workers: 2, connections })?;
+        let size = Size { workers: 2, connections };
+        let both = [tls.join("lab.crt"), tls.join("lab.key")];
+        for (name, start) in peers {
+            let (program, addr) = start(origin, size)?;
             programs.push(program);
             doors.push(addr);
+            let of_name = proxies::ALL_TLS.iter().find(|(of, _)| of == name);
+            let (_, start) = of_name.ok_or_else(|| format!("nobody knows {name} with TLS"))?;
+            let (program, addr) = start(origin, size, both.each_ref().map(PathBuf::as_path))?;
+            programs.push(program);
+            secure.push(addr);
         }
-        Ok(Self { doors, _files: files, _peers: programs, _cluster: cluster })
+        Ok(Self { doors, secure, tls, _files: files, _peers: programs, _cluster: cluster })
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.tls);
     }
 }
