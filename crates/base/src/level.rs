@@ -85,6 +85,7 @@
 //! - fields of hashes of class `linear` end by themselves: a kind of value, and the functions `hash.expire` and its like (`linear/src/functions/hash_ends.rs`)
 //! - objects are watched (`object/src/watch.rs`): frames
 //! - whole states of class `soft` are compared by a sketch: frames (`soft/src/compare.rs`)
+//! - what SQLite makes of statements of a `sql.batch` before they run is bounded, where it says `weighed` (`sql/src/weight.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 12;

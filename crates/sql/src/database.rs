@@ -7,6 +7,7 @@
 //! - What fails for want of memory, or as the image is damaged, fails here and not at the others: then the database says that it
 //!   is [`Broken`], and whoever drives it takes no further part with it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use base::Rng;
@@ -16,18 +17,21 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{Action, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, StatementStatus};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::batch::{self, Statement};
 use super::given::{self, Given, Shared, Sharing, lock};
 use super::limits::{
-    ARGS_MAX, BATCH_STEPS_MAX, KEPT, PAGE_BYTES, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX, SQL_BYTES_MAX,
-    STEPS_COUNTED, VALUE_BYTES_MAX,
+    ARGS_MAX, BATCH_STEPS_MAX, COLUMNS_MAX, KEPT, PAGE_BYTES, QUERY_STEPS_MAX, RESULT_BYTES_MAX, ROWS_MAX,
+    SQL_BYTES_MAX, STATEMENTS_KNOWN, STEPS_COUNTED, VALUE_BYTES_MAX,
 };
 use super::rules::{self, Allowed};
+use super::weight::{self, Catalogue};
 use super::{Failure, Kind};
+
+mod known;
 
 const SPENT: &str =
     "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
@@ -53,6 +57,13 @@ struct Inner {
     /// How often its schema was changed.
     schema: i64,
     digest: u64,
+    /// What its schema weighs; none until it is asked for.
+    catalogue: Option<Catalogue>,
+    /// What is known of statements that were run with this schema, by their text. It changes nothing of what they do, as replicas that
+    /// have come later know less.
+    known: BTreeMap<String, known::Known>,
+    /// Pages that the database may have, as SQLite was told last.
+    pages_max: u64,
 }
 
 /// What one statement gave.
@@ -67,13 +78,16 @@ struct Given1 {
     rows: Option<Vec<Vec<Value>>>,
 }
 
-/// What statements of a batch may keep in memory: rows that they sort, group, or join without an index.
+/// What statements of a batch may have in memory: rows that they sort, group, or join without an index; and what SQLite makes of them
+/// before they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Any: so were batches before level 8, and those that are in a log still are.
     Free,
-    /// As [`super::limits::KEPT`] says.
+    /// Rows as [`super::limits::KEPT`] says: so are batches of levels before 12.
     Bounded,
+    /// And they weigh what [`super::limits::WEIGHT_MAX`] says at most.
+    Weighed,
 }
 
 /// How one try of a batch ended.
@@ -215,7 +229,7 @@ impl Inner {
             (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, ARGS_MAX),
             (Limit::SQLITE_LIMIT_ATTACHED, 0),
             (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
-            (Limit::SQLITE_LIMIT_COLUMN, 500),
+            (Limit::SQLITE_LIMIT_COLUMN, COLUMNS_MAX),
             (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
             (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 100),
             (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 32),
@@ -226,7 +240,10 @@ impl Inner {
         let shared = Sharing::default();
         given::install(&connection, &shared)?;
         hook(&mut connection, &shared)?;
-        let mut inner = Self { connection, shared, bytes: 0, length: VALUE_BYTES_MAX, schema: 0, digest };
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KNOWN);
+        let (catalogue, known, length) = (None, BTreeMap::new(), VALUE_BYTES_MAX);
+        let mut inner =
+            Self { connection, shared, bytes: 0, length, schema: 0, digest, catalogue, known, pages_max: 0 };
         // What is read of the schema now is read by nobody's statement: those count their own steps.
         let _: i64 = inner
             .ours(|connection| connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0)))?;
@@ -244,7 +261,8 @@ impl Inner {
     }
 
     fn count_bytes(&mut self) -> Result<u64, Error> {
-        let pages: i64 = self.ours(|connection| connection.query_row("pragma page_count", [], |row| row.get(0)))?;
+        let pages: i64 =
+            self.ours(|connection| connection.prepare_cached("pragma page_count")?.query_row([], |row| row.get(0)))?;
         Ok(pages.cast_unsigned() * PAGE_BYTES)
     }
 
@@ -299,11 +317,11 @@ impl Inner {
         let mut left = BATCH_STEPS_MAX;
         let bounds: Vec<Option<(usize, u32)>> = match memory {
             Memory::Free => vec![None],
-            Memory::Bounded => KEPT.iter().copied().map(Some).collect(),
+            Memory::Bounded | Memory::Weighed => KEPT.iter().copied().map(Some).collect(),
         };
         // Each try begins with the same database, time and chance; the steps of all count together.
         for (nth, bounds_of_kept) in bounds.iter().enumerate() {
-            match self.attempt((given, left), bytes_max, *bounds_of_kept, statements)? {
+            match self.attempt((given, left), bytes_max, (*bounds_of_kept, memory), statements)? {
                 Attempt::Ended(answer) => return Ok(answer),
                 Attempt::KeptTooMuch { left: rest, .. } if nth + 1 < bounds.len() && rest > 0 => left = rest,
                 Attempt::KeptTooMuch { statement, .. } => {
@@ -319,21 +337,30 @@ impl Inner {
         &mut self,
         (given, steps): (Given, u32),
         bytes_max: u64,
-        kept: Option<(usize, u32)>,
+        (kept, memory): (Option<(usize, u32)>, Memory),
         statements: &[Statement],
     ) -> Result<Attempt, Broken> {
         let ours = |error: Error| broken(&error);
         self.begin(given, steps);
         let pages = (bytes_max / PAGE_BYTES).max(1);
-        self.ours(|connection| connection.execute_batch(&format!("pragma max_page_count = {pages}; begin immediate")))
-            .map_err(ours)?;
+        if self.pages_max != pages {
+            self.ours(|connection| connection.execute_batch(&format!("pragma max_page_count = {pages}")))
+                .map_err(ours)?;
+            self.pages_max = pages;
+        }
+        self.ours(|connection| connection.prepare_cached("begin immediate")?.execute([])).map_err(ours)?;
         let mut room = Room { rows: ROWS_MAX, bytes: RESULT_BYTES_MAX };
         let mut results = Vec::with_capacity(statements.len());
         let (mut failed, mut keeps_too_much) = (None, None);
         for (at, statement) in statements.iter().enumerate() {
-            let bounds = kept.filter(|_| self.keeps_rows(statement));
-            let (ran, is_over) = self.run_within(statement, bounds, &mut room)?;
+            let (ran, is_over) = match memory {
+                Memory::Weighed => self.run_weighed(statement, kept, &mut room)?,
+                Memory::Free | Memory::Bounded => self.run_within(statement, kept, &mut room)?,
+            };
             keeps_too_much = is_over.then_some(at);
+            if lock(&self.shared).schema {
+                self.forget();
+            }
             match ran {
                 Ok(given) => results.push(given),
                 Err(End::Broken(broken)) => return Err(broken),
@@ -345,8 +372,8 @@ impl Inner {
         }
         if failed.is_none() {
             // What is to hold at the end only is looked at here: deferred references.
-            failed = match self.ours(|connection| connection.execute_batch("commit")) {
-                Ok(()) => None,
+            failed = match self.ours(|connection| connection.prepare_cached("commit")?.execute([])) {
+                Ok(_) => None,
                 Err(error) => match self.end_of(&error) {
                     End::Failed(kind, why) => Some(Failure { kind, statement: None, why }),
                     End::Broken(broken) => return Err(broken),
@@ -356,6 +383,10 @@ impl Inner {
         if let Some(failure) = failed {
             if !self.connection.is_autocommit() {
                 self.ours(|connection| connection.execute_batch("rollback")).map_err(ours)?;
+            }
+            if lock(&self.shared).schema {
+                self.catalogue = None;
+                self.forget();
             }
             return Ok(match keeps_too_much {
                 Some(statement) => {
@@ -379,14 +410,38 @@ impl Inner {
         Ok(Attempt::Ended(Ok(answer.into())))
     }
 
+    /// Runs a statement of a batch if it, and what it makes of the schema, is not too heavy.
+    fn run_weighed(
+        &mut self,
+        statement: &Statement,
+        kept: Option<(usize, u32)>,
+        room: &mut Room,
+    ) -> Result<(Result<Given1, End>, bool), Broken> {
+        if let Err(end) = self.weigh(&statement.sql)? {
+            return Ok((Err(end), false));
+        }
+        let had_changed = std::mem::take(&mut lock(&self.shared).schema);
+        let (ran, is_over) = self.run_within(statement, kept, room)?;
+        let has_changed = std::mem::replace(&mut lock(&self.shared).schema, true);
+        lock(&self.shared).schema = has_changed || had_changed;
+        let ended = match ran {
+            Ok(given) if weight::has_drawn(given.columns.iter().map(String::as_str)) => Err(known::drawn()),
+            Ok(given) if has_changed => self.weigh_schema()?.map(|()| given),
+            ran => ran,
+        };
+        Ok((ended, is_over))
+    }
+
     /// Runs a statement of a batch, within these bounds if it keeps rows; and whether it has taken all steps of those.
     fn run_within(
         &mut self,
         statement: &Statement,
-        bounds: Option<(usize, u32)>,
+        kept: Option<(usize, u32)>,
         room: &mut Room,
     ) -> Result<(Result<Given1, End>, bool), Broken> {
-        let Some((length, steps)) = bounds else { return Ok((self.run(statement, false, room), false)) };
+        let Some((length, steps)) = kept.filter(|_| self.keeps_rows(statement)) else {
+            return Ok((self.run(statement, false, room), false));
+        };
         self.limit(length)?;
         let left = lock(&self.shared).counts_left;
         let may = left.min(steps / STEPS_COUNTED);
@@ -400,6 +455,12 @@ impl Inner {
     }
 
     fn query(&mut self, given: Given, statement: &Statement) -> Result<Answer, Broken> {
+        self.begin(given, QUERY_STEPS_MAX);
+        match self.weigh(&statement.sql)? {
+            Ok(()) => (),
+            Err(End::Failed(kind, why)) => return Ok(Err(Failure { kind, statement: None, why })),
+            Err(End::Broken(broken)) => return Err(broken),
+        }
         if !self.keeps_rows(statement) {
             return self.query_within(given, statement, (VALUE_BYTES_MAX, QUERY_STEPS_MAX));
         }
@@ -413,23 +474,6 @@ impl Inner {
             }
         }
         answer
-    }
-
-    /// Whether SQLite has rows in memory of its own while it runs: what it sorts, groups, joins without an index, or has still to visit.
-    fn keeps_rows(&mut self, asked: &Statement) -> bool {
-        let opcodes = self.ours(|connection| {
-            let mut explained = connection.prepare(&format!("explain {}", asked.sql))?;
-            let mut found = explained.raw_query();
-            while let Some(row) = found.next()? {
-                let opcode: String = row.get(1)?;
-                if ["SorterOpen", "OpenEphemeral", "OpenAutoindex"].contains(&&*opcode) {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        });
-        // What cannot be explained, as it begins in an odd way, is taken for one that does.
-        opcodes.unwrap_or(true)
     }
 
     fn query_within(
@@ -459,13 +503,47 @@ impl Inner {
         self.connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most).map(|_| ()).map_err(|error| broken(&error))
     }
 
-    fn run(&self, asked: &Statement, only_reads: bool, room: &mut Room) -> Result<Given1, End> {
+    fn run(&mut self, asked: &Statement, only_reads: bool, room: &mut Room) -> Result<Given1, End> {
+        if self.known.get(&asked.sql).is_some_and(|known| known.is_plain) {
+            let mut statement = self.connection.prepare_cached(&asked.sql).map_err(|error| self.end_of(&error))?;
+            // Steps are counted from here, as for one that is new.
+            statement.reset_status(StatementStatus::VmStep);
+            return self.run_prepared(&mut statement, asked, only_reads, room);
+        }
+        let counts = lock(&self.shared).counts_left;
+        let had_changed = std::mem::take(&mut lock(&self.shared).schema);
+        {
+            let mut shared = lock(&self.shared);
+            (shared.refused, shared.inserted) = (None, false);
+        }
+        let prepared = self.connection.prepare(&asked.sql);
+        let is_plain = {
+            let mut shared = lock(&self.shared);
+            let is_plain = !shared.schema && shared.counts_left == counts && shared.refused.is_none();
+            shared.schema |= had_changed;
+            is_plain
+        };
+        let mut statement = prepared.map_err(|error| self.end_of(&error))?;
+        let ran = self.run_prepared(&mut statement, asked, only_reads, room);
+        drop(statement);
+        if is_plain && ran.is_ok() {
+            self.remember(&asked.sql, |known| known.is_plain = known.is_light());
+        }
+        ran
+    }
+
+    fn run_prepared(
+        &self,
+        statement: &mut rusqlite::Statement<'_>,
+        asked: &Statement,
+        only_reads: bool,
+        room: &mut Room,
+    ) -> Result<Given1, End> {
         let end = |error: Error| self.end_of(&error);
         {
             let mut shared = lock(&self.shared);
             (shared.refused, shared.inserted) = (None, false);
         }
-        let mut statement = self.connection.prepare(&asked.sql).map_err(end)?;
         if only_reads && !statement.readonly() {
             let why = "a query only reads: send what changes something as {\"batch\": [..]}";
             return Err(End::Failed(Kind::Refused, why.into()));
@@ -494,7 +572,6 @@ impl Inner {
             rows.push(values);
         }
         drop(found);
-        drop(statement);
         let has_changed = self.connection.total_changes() != before;
         let changed = if has_changed { self.connection.changes() } else { 0 };
         let mut shared = lock(&self.shared);

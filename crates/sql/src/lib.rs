@@ -6,6 +6,7 @@
 //!                         linear's call `sql.query` ─► read-index ─────────────────────────────► Database::query at the leader
 //! ```
 //! - `database.rs`: one replica, in memory. `rules.rs`: what statements may do. `given.rs`: time and chance, which come with a batch.
+//! - `weight.rs`: what SQLite makes of a statement before it runs, and how much of that may be.
 //! - `batch.rs`: what callers write. `spec.rs`: the keys of a declaration. `limits.rs`: the bounds.
 //! - `linear/src/functions/sql.rs` has the two functions, `linear/src/snapshot.rs` the image in parts.
 //!
@@ -19,6 +20,7 @@ mod given;
 pub mod limits;
 mod rules;
 mod spec;
+mod weight;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +47,9 @@ pub const LEVEL_BOUNDED: u32 = 8;
 
 /// The level from which databases are dumped and loaded.
 pub const LEVEL_DUMPED: u32 = 10;
+
+/// The level from which what SQLite makes of a statement of a batch before it runs is bounded.
+pub const LEVEL_WEIGHED: u32 = 12;
 
 /// Its name in declarations.
 pub const NAME: &str = "sql";

@@ -27,6 +27,25 @@ pub const QUERY_STEPS_MAX: u32 = 2_000_000;
 /// row that is kept takes a few steps.
 pub const KEPT: &[(usize, u32)] =
     &[(VALUE_BYTES_MAX, 2_000), (16 << 10, 32_000), (1 << 10, 512_000), (256, QUERY_STEPS_MAX)];
+/// Of a statement when SQLite has put views, clauses and columns in place of their names (`weight.rs`): some 230 B and a microsecond
+/// each at most.
+pub const WEIGHT_MAX: u64 = 250_000;
+/// Of each `select` and each name that something stands for, beside what is in it: putting one in place takes time by how many there are.
+pub const WEIGHT_OF_SELECT: u64 = 64;
+/// What is heavier than this counts as steps ...
+pub const WEIGHT_FREE: u64 = 4_096;
+/// ... so many for each.
+pub const STEPS_BY_WEIGHT: u64 = 2;
+/// Bytes of a schema that are one step, when they are read again since they have changed.
+pub const BYTES_BY_STEP: u64 = 64;
+/// Statements of which a replica remembers what it found out about them: programs have some dozens.
+pub const STATEMENTS_KNOWN: usize = 64;
+/// Bytes of the text of such a statement.
+pub const KNOWN_BYTES_MAX: usize = 4 << 10;
+/// Brackets, clauses and views within each other.
+pub const NESTED_MAX: usize = 200;
+/// Columns of a table or of what is given: SQLite's own bound, lowered.
+pub const COLUMNS_MAX: usize = 500;
 /// Largest database, bytes, and what it is without a word: it lies in the memory of each member, and whole in each snapshot.
 pub const SIZE_MAX: u64 = 64 << 20;
 /// The least that may be declared: some tables with an index each.
@@ -37,4 +56,5 @@ pub const PAGE_BYTES: u64 = 4_096;
 pub const PART_BYTES: usize = 64 << 10;
 
 const _: () = assert!(SQL_BYTES_MAX < BATCH_BYTES_MAX, "a statement fits into a batch");
+const _: () = assert!(WEIGHT_MAX * STEPS_BY_WEIGHT < BATCH_STEPS_MAX as u64, "the heaviest statement can be run");
 const _: () = assert!(SIZE_MIN < SIZE_MAX && SIZE_MAX < u32::MAX as u64, "a size is some pages");

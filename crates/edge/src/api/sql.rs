@@ -11,10 +11,10 @@ use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
 use serde_json::Value;
-use state::linear::functions::sql::{BATCH, BOUNDED, QUERY, answer};
+use state::linear::functions::sql::{BATCH, BOUNDED, QUERY, WEIGHED, answer};
 use state::linear::{Op, Reply, Step, Wrong};
 use state::sql::limits::BATCH_BYTES_MAX;
-use state::sql::{Answer, Failure, Kind, LEVEL_BOUNDED, parse, parse_query};
+use state::sql::{Answer, Failure, Kind, LEVEL_BOUNDED, LEVEL_WEIGHED, parse, parse_query};
 
 use super::address::Path;
 use super::class::only_sql;
@@ -104,9 +104,12 @@ pub(super) async fn run(
     // Time and number are others when the same is asked again.
     let said = Some(place_hash(json.as_bytes()));
     args.push(json.into());
-    if function == BATCH && api.view().root.level >= LEVEL_BOUNDED {
-        args.push(Bytes::from_static(BOUNDED.as_bytes()));
-    }
+    let how = match api.view().root.level {
+        LEVEL_WEIGHED.. => Some(WEIGHED),
+        LEVEL_BOUNDED.. => Some(BOUNDED),
+        _ => None,
+    };
+    args.extend(how.filter(|_| function == BATCH).map(|how| Bytes::from_static(how.as_bytes())));
     // There is one database, so what it is called does not matter.
     let step = Step::new(Bytes::from_static(b"database"), function, args);
     let op = Op { once: once(headers)?, said, ..Op::of(ns.into(), vec![step]) };

@@ -11,6 +11,8 @@ const LEVEL: u32 = ::sql::LEVEL;
 pub const BATCH: &str = "sql.batch";
 /// Behind the statements of a batch: what they keep in memory is bounded. So it is where all nodes know of it.
 pub const BOUNDED: &str = "bounded";
+/// In place of that: and so is what SQLite makes of them before they run.
+pub const WEIGHED: &str = "weighed";
 /// A page of the database as it was when the first was asked for (`group/dumps.rs`), as `dump` gives pages of keys: its items are pieces
 /// of the file that SQLite would have of it.
 pub const DUMP: &str = "sql.dump";
@@ -27,14 +29,16 @@ pub const QUERY: &str = "sql.query";
 
 pub const ALL: &[Function] = &[
     inner(args_since(
-        ::sql::LEVEL_BOUNDED,
-        |args| args.len() > 4,
+        // Marked as bounded it is of level 8: no node that this one runs beside is older.
+        ::sql::LEVEL_WEIGHED,
+        |args| args.last().is_some_and(|how| args.len() > 4 && how == WEIGHED),
         since(
             LEVEL,
-            write(BATCH, "wall_ms number size_max statements [bounded]", |space, _, args| {
+            write(BATCH, "wall_ms number size_max statements [bounded|weighed]", |space, _, args| {
                 let (wall_ms, seed, most, json, memory) = match args {
                     [wall_ms, seed, most, json] => (wall_ms, seed, most, json, Memory::Free),
                     [wall_ms, seed, most, json, how] if how == BOUNDED => (wall_ms, seed, most, json, Memory::Bounded),
+                    [wall_ms, seed, most, json, how] if how == WEIGHED => (wall_ms, seed, most, json, Memory::Weighed),
                     _ => return Err(Wrong::Arguments),
                 };
                 let (given, most) = (given(wall_ms, seed)?, unsigned(most)?);

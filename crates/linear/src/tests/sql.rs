@@ -1,10 +1,10 @@
 //! The database of a group: batches as entries, once each, and the image in snapshots.
 
 use super::*;
-use crate::functions::sql::{BATCH, BOUNDED, QUERY, answer};
+use crate::functions::sql::{BATCH, QUERY, WEIGHED, answer};
 
 fn batch(seq: u64, seed: u64, statements: &str) -> Command {
-    command(seq, vec![step("database", BATCH, &["1767225600000", &seed.to_string(), "16777216", statements, BOUNDED])])
+    command(seq, vec![step("database", BATCH, &["1767225600000", &seed.to_string(), "16777216", statements, WEIGHED])])
 }
 
 fn rows(space: &Space, sql: &str) -> String {

@@ -1,5 +1,6 @@
 //! One database, two that do the same, and what none may do.
 
+mod heavy;
 mod kept;
 mod same;
 mod table;

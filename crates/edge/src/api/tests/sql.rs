@@ -1,6 +1,6 @@
 //! Statements over HTTP: what is asked of the node, and what its answers become.
 
-use state::linear::functions::sql::{BATCH, BOUNDED, QUERY};
+use state::linear::functions::sql::{BATCH, QUERY, WEIGHED};
 use state::linear::{Ran, Reply};
 use state::sql::{Failure, Kind};
 
@@ -28,7 +28,7 @@ fn a_batch_and_a_query_are_steps_with_time_and_chance() {
     let [step] = &op.steps[..] else { panic!("{op:?}") };
     assert_eq!((&*op.namespace, step.function), ("books", BATCH));
     let [wall_ms, seed, most, json, how] = &step.args[..] else { panic!("{step:?}") };
-    assert_eq!(how, BOUNDED, "all nodes know of it");
+    assert_eq!(how, WEIGHED, "all nodes know of it");
     assert_eq!((&most[..], &json[..]), (&b"1234567"[..], &br#"[["insert into t values (?1)",[1.5]]]"#[..]));
     let number = |text: &Bytes| std::str::from_utf8(text).unwrap().parse::<i64>().unwrap();
     assert!(number(wall_ms) > 1_700_000_000_000 && number(seed) >= 0);
