@@ -37,8 +37,12 @@ pub struct Leases {
     /// Purges that it recorded, the newest last; the last number.
     log: VecDeque<(u64, Purge)>,
     number: u64,
-    /// What waits to be recorded, and what was, for who asks again; the oldest first.
+    /// What waits to be recorded, and what was, for who asks again; the oldest first, so their numbers are in order.
     records: VecDeque<Record>,
+    /// The numbers of these, by who asked.
+    asked: BTreeMap<(NodeId, Boot, u64), u64>,
+    /// The numbers of those whose askers have still to be told.
+    untold: BTreeSet<u64>,
     /// What this node's doors asked for.
     purges: BTreeMap<u64, Running>,
     purge_last: u64,
@@ -70,7 +74,6 @@ struct Record {
     id: u64,
     number: u64,
     at: Time,
-    is_told: bool,
 }
 
 struct Running {
@@ -107,6 +110,8 @@ impl Leases {
             log: VecDeque::new(),
             number: 0,
             records: VecDeque::new(),
+            asked: BTreeMap::new(),
+            untold: BTreeSet::new(),
             purges: BTreeMap::new(),
             purge_last: 0,
             again_at: Time::NEVER,
@@ -293,15 +298,16 @@ impl Leases {
     }
 
     fn record(&mut self, now: Time, from: NodeId, boot: Boot, id: u64, purge: Purge, out: &mut Vec<Wants>) {
-        if let Some(known) = self.records.iter_mut().find(|one| (one.from, one.boot, one.id) == (from, boot, id)) {
+        if let Some(number) = self.asked.get(&(from, boot, id)) {
             // It asks again, as it has not heard.
-            known.is_told = false;
+            self.untold.insert(*number);
             return;
         }
         if self.records.len() >= PURGES_KEPT {
             // Whoever did not hear that it is recorded asks again, and it is done once more.
-            let Some(told) = self.records.iter().position(|one| one.is_told) else { return };
-            self.records.remove(told);
+            let Some(told) = self.records.iter().position(|one| !self.untold.contains(&one.number)) else { return };
+            let told = self.records.remove(told);
+            self.drop_record(told);
         }
         self.number += 1;
         if self.log.len() == PURGES_KEPT {
@@ -312,16 +318,27 @@ impl Leases {
             out.push(Wants::Tell(*holder, Told::Purge(PurgeMessage::of(self.number, &purge))));
         }
         out.push(Wants::Do(purge));
-        self.records.push_back(Record { from, boot, id, number: self.number, at: now, is_told: false });
+        self.asked.insert((from, boot, id), self.number);
+        self.untold.insert(self.number);
+        self.records.push_back(Record { from, boot, id, number: self.number, at: now });
         self.again_at = self.again_at.min(now + PURGE_AGAIN);
+    }
+
+    fn drop_record(&mut self, record: Option<Record>) {
+        if let Some(Record { from, boot, id, number, .. }) = record {
+            self.asked.remove(&(from, boot, id));
+            self.untold.remove(&number);
+        }
     }
 
     /// Comes last with each input: what is recorded or done by now, and what is to be sent again.
     pub fn settle(&mut self, now: Time, out: &mut Vec<Wants>) {
         self.holders.retain(|_, holder| holder.until > now);
         let behind = self.holders.values().map(|holder| holder.done).min().unwrap_or(u64::MAX);
-        for record in self.records.iter_mut().filter(|record| !record.is_told && record.number <= behind) {
-            record.is_told = true;
+        while let Some(number) = self.untold.first().copied().filter(|number| *number <= behind) {
+            self.untold.pop_first();
+            let at = self.records.binary_search_by_key(&number, |record| record.number);
+            let Some(record) = at.ok().and_then(|at| self.records.get(at)) else { continue };
             if record.from == self.me {
                 self.purges.get_mut(&record.id).map(|running| running.recorded.insert(self.me));
             } else {
@@ -329,7 +346,10 @@ impl Leases {
                 out.push(Wants::Tell(record.from, Told::Recorded(mark)));
             }
         }
-        self.records.retain(|record| now.since(record.at) < PURGES_COMPARED);
+        while self.records.front().is_some_and(|record| now.since(record.at) >= PURGES_COMPARED) {
+            let old = self.records.pop_front();
+            self.drop_record(old);
+        }
         let voters = &self.voters;
         self.purges.retain(|_, running| {
             let recorded = running.recorded.iter().filter(|node| voters.contains(node)).count();
@@ -356,7 +376,7 @@ impl Leases {
             let rest = self.voters.iter().filter(|voter| **voter != self.me && !running.recorded.contains(voter));
             out.extend(rest.map(|voter| Wants::Tell(*voter, Told::Record(PurgeMessage::of(*id, &running.purge)))));
         }
-        let waits = !self.purges.is_empty() || self.records.iter().any(|record| !record.is_told);
+        let waits = !self.purges.is_empty() || !self.untold.is_empty();
         self.again_at = if waits { now + PURGE_AGAIN } else { Time::NEVER };
     }
 
@@ -365,7 +385,7 @@ impl Leases {
         let again = Some(self.again_at).filter(|at| *at != Time::NEVER);
         let ends = self.purges.values().map(|running| running.deadline).min();
         // A lease that ends may be what a record waits for.
-        let waits = self.records.iter().any(|record| !record.is_told);
+        let waits = !self.untold.is_empty();
         let leases = self.holders.values().map(|holder| holder.until).min().filter(|_| waits);
         [asks, again, ends, leases].into_iter().flatten().min()
     }
