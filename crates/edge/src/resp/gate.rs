@@ -122,7 +122,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: std::array::from_fn(|at| lane(stage(Class::ALL[at]))),
+            lanes: std::array::from_fn(|class| lane(stage(Class::ALL[class]))),
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -381,7 +381,7 @@ fn class(ask: &Ask) -> Class {
     }
 }
 
-/// The shape of a class's lane.
+/// Bounds of a class's lane. That of one without operations here stays empty.
 fn stage(class: Class) -> flow::stage::Shape {
     match class {
         Class::Linear => LINEAR_STAGE,
