@@ -1,10 +1,14 @@
 //! Values as Redis writes them in `DUMP` payloads and RDB files, so that they move between a Redis and here: texts, lists, sets, sorted
-//! sets and hashes. What is written has the plainest of Redis' encodings, which every Redis since 5 reads; what is read may have any
+//! sets, hashes and streams (`stream.rs`). What is written has the plainest of Redis' encodings, which every Redis since 5 reads; what is read may have any
 //! that Redis has written since 2.6.
 
 use bytes::{Buf, Bytes};
 
+use state::linear::stream::Stream;
+
 use super::limits::{DUMP_BYTES_MAX, RESTORED_ITEMS_MAX};
+
+mod stream;
 
 /// Format of what is written here: that of Redis 5.
 const VERSION: u16 = 9;
@@ -29,6 +33,7 @@ pub enum Value {
     Hash(Vec<(Bytes, Bytes)>),
     /// Of which some end: with Unix milliseconds, or 0.
     HashEnding(Vec<(Bytes, Bytes, u64)>),
+    Stream(Box<Stream>),
 }
 
 /// Why a payload is none of a value.
@@ -123,6 +128,10 @@ pub fn dump(value: &Value) -> Bytes {
             }
             return sealed(out, VERSION_ENDING);
         }
+        Value::Stream(stream) => {
+            stream::put(&mut out, stream);
+            return sealed(out, stream::VERSION);
+        }
     }
     sealed(out, VERSION)
 }
@@ -151,6 +160,9 @@ pub fn restore(payload: &Bytes) -> Result<Value, Bad> {
         kind::SORTED_LISTPACK => text(&mut from).and_then(listpack).and_then(scored).map(Value::Sorted),
         kind::SET_LISTPACK => text(&mut from).and_then(listpack).map(Value::Set),
         kind::LIST_OF_ZIPLISTS | kind::LIST_OF_LISTPACKS => nodes(&mut from, kind).map(Value::List),
+        kind if stream::KINDS.contains(&kind) => {
+            stream::read(&mut from, kind).map(|stream| Value::Stream(Box::new(stream)))
+        }
         other => return Err(Bad::Type(other)),
     };
     value.filter(|value| !from.has_remaining() && !value.is_empty() && value.is_sound()).ok_or(Bad::Format)
@@ -159,7 +171,8 @@ pub fn restore(payload: &Bytes) -> Result<Value, Bad> {
 impl Value {
     fn is_empty(&self) -> bool {
         match self {
-            Self::Text(_) => false,
+            // A stream knows its last id and has groups.
+            Self::Text(_) | Self::Stream(_) => false,
             Self::List(items) | Self::Set(items) => items.is_empty(),
             Self::Sorted(members) => members.is_empty(),
             Self::Hash(fields) => fields.is_empty(),
@@ -174,7 +187,7 @@ impl Value {
             names.collect::<std::collections::HashSet<_>>().len() == count
         }
         match self {
-            Self::Text(_) | Self::List(_) => true,
+            Self::Text(_) | Self::List(_) | Self::Stream(_) => true,
             Self::Set(members) => once(members.iter()),
             Self::Hash(fields) => once(fields.iter().map(|(field, _)| field)),
             Self::HashEnding(fields) => {

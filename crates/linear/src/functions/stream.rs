@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::limits::VALUE_BYTES_MAX;
-use crate::stream::{Consumer, Entry, Group, Id, LEVEL, Log, Stream, Trim, TrimTo};
+use crate::stream::{Consumer, Entry, Group, Id, LEVEL, Log, Stream, Trim, TrimTo, wire};
 
 type Found<T> = std::result::Result<T, Wrong>;
 
@@ -23,6 +23,15 @@ const fn of_all(options: usize, function: Function) -> Function {
 }
 
 pub const ALL: &[Function] = &[
+    // All of it, in parts (`stream/wire.rs`).
+    since(
+        12,
+        inner(read("stream.whole", "", |space, key, args| {
+            none(args)?;
+            let Some(stream) = of(space, key)? else { return Ok(Reply::Nil) };
+            Ok(Reply::List(wire::encode(stream).into_iter().map(Reply::Bytes).collect()))
+        })),
+    ),
     reads("stream.length", "", |space, key, args| {
         none(args)?;
         Ok(Reply::Int(of(space, key)?.map_or(0, |stream| stream.log.len() as i64)))

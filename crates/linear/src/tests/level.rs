@@ -338,7 +338,10 @@ fn what_came_with_which_level() {
          geo.search geo.store sql.batch sql.query"
     );
     assert_eq!(of(10), "sql.dump sql.load");
-    assert_eq!(of(12), "hash.expire hash.persist hash.ttl hash.all-ending hash.get-expire hash.set-expire hash.load");
+    assert_eq!(
+        of(12),
+        "hash.expire hash.persist hash.ttl hash.all-ending hash.get-expire hash.set-expire hash.load stream.whole"
+    );
     assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use state::linear::stream::Id;
+
 use super::*;
 
 fn bytes(hex: &str) -> Bytes {
@@ -67,7 +69,8 @@ fn what_redis_dumps_is_read() {
     let stream = bytes(
         "130110000000000000000100000000000000011c1c0000000a00010100010101816102000102010001000101010401ff0101010101000001000a00297d780fd88aa62c",
     );
-    assert_eq!(restore(&stream), Err(Bad::Type(19)));
+    let Ok(Value::Stream(stream)) = restore(&stream) else { panic!("a stream") };
+    assert_eq!((stream.log.len(), stream.log.added()), (1, 1));
 }
 
 /// A body of this kind, with version and checksum.
@@ -137,6 +140,61 @@ fn hashes_whose_fields_end_are_those_of_redis_7_4() {
     for bad in [&twice[..], &late, &body[..9], b"\0\0\0\0\0\0\0\0\0"] {
         assert_eq!(restore(&payload(kind::HASH_ENDING, bad)), Err(Bad::Format), "{bad:?}");
     }
+}
+
+/// Of Redis 7.0.15: entries with the names of the first and with others, one that was removed, groups with what is not acknowledged.
+#[test]
+fn a_stream_of_redis_has_its_entries_and_groups() {
+    let payload = bytes(
+        "13011000000000000000050000000000000001c3406840aa12aa0000001f000301010102018166028167020020090000200109817602f13930030501\
+         03200c201c057702dff90205200b11c37f02dfff020101856f7468657206e04678e03c00014806206505f4fb3b534c102093010908209205f4ffe776\
+         4817400d020501ff0381000000104c533c0009050105030402016743840081ffffffffffffffff0200000000000000050000000000000001b644991d\
+         a20100000100000000000003840000000000000000b644991da2010000010203616e6eb644991da20100000200000000000000050000000000000001\
+         0000000000000384000000000000000003626f623045991da201000000046c61746543840081ffffffffffffffff00000a00e1fdaf8c3b49de03",
+    );
+    let Ok(Value::Stream(stream)) = restore(&payload) else { panic!("a stream") };
+    let log = &stream.log;
+    let entries = log.range(Id::MIN, Id::MAX).map(|entry| (entry.id().to_string(), entry.fields()));
+    let long = "x".repeat(70);
+    let expected: [(&str, &[&str]); 3] = [
+        ("5-1", &["f", "v", "g", "12345"]),
+        ("900-0", &["other", &long]),
+        ("70000000000-9", &["f", "1", "g", "99999999999"]),
+    ];
+    assert!(entries.eq(expected.into_iter().map(|(id, fields)| (id.to_owned(), all(fields)))));
+    assert_eq!(
+        (log.last().to_string(), log.deleted().to_string(), log.added()),
+        ("70000000000-9".into(), "5-3".into(), 4)
+    );
+    let group = stream.group(b"g").unwrap();
+    let pending: Vec<_> =
+        group.pending().from(Id::MIN).map(|(id, has)| (id.to_string(), &has.consumer[..], has.times)).collect();
+    assert_eq!(pending, [("5-1".into(), &b"ann"[..], 1), ("900-0".into(), b"ann", 1)]);
+    assert_eq!((group.consumers().len(), group.read, group.last.to_string()), (2, None, "900-0".into()));
+    assert_eq!(stream.groups().len(), 2);
+    assert_eq!(restore(&dump(&Value::Stream(stream.clone()))), Ok(Value::Stream(stream)));
+    // Whatever else its bytes may be, they are an error or a stream.
+    let body = opened(&payload).unwrap();
+    for at in 1..body.len() {
+        for byte in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut changed = body.to_vec();
+            changed[at] = byte;
+            if let Ok(value) = restore(&sealed(changed, 10)) {
+                assert!(matches!(value, Value::Stream(_)));
+            }
+        }
+    }
+}
+
+/// A name that is said once in a payload would stand in many blocks.
+#[test]
+fn a_stream_does_not_grow_beyond_what_a_value_may_have() {
+    let mut stream = Stream::default();
+    let fields = [Bytes::from(vec![b'n'; 1 << 20]), Bytes::new()];
+    (1..60).for_each(|ms| stream.log.add(Id { ms, seq: 0 }, &fields));
+    let payload = dump(&Value::Stream(Box::new(stream)));
+    assert!(payload.len() < 2 << 20);
+    assert_eq!(restore(&payload), Err(Bad::Format));
 }
 
 #[test]

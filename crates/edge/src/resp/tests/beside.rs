@@ -306,3 +306,75 @@ fn what_texts_have_in_common_is_as_in_redis() {
         })
     });
 }
+
+/// What is dumped here is restored there, and the other way round.
+#[test]
+fn streams_move_between_redis_and_here() {
+    let Some(mut redis) = Redis::start() else { return };
+    with_door(move |toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        let mut view = View::clone(&toy.view.borrow());
+        view.root.level = base::LEVEL;
+        *toy.view.borrow_mut() = Arc::new(view);
+        sign_in_linear(&mut stream).await;
+        let mut here = async |command: &[&[u8]]| {
+            stream.write_all(&[&resp(command)[..], &line("ECHO said")].concat()).await.unwrap();
+            until_said(&mut stream, b"$4\r\nsaid\r\n").await
+        };
+        let long = "x".repeat(5_000);
+        let mut makes: Vec<String> = (1..300)
+            .map(|n| match n % 7 {
+                0 => format!("XADD s {n}-{n} other {n} than -{n}"),
+                1 => format!("XADD s {n}-{n} f {} g {long}", i64::MAX - n),
+                _ => format!("XADD s {n}-{n} f v{n} g {n}"),
+            })
+            .collect();
+        let more = [
+            "XDEL s 3-3 200-200",
+            "XTRIM s MINID 2",
+            "XADD s 18446744073709551615-5 f v g w",
+            "XGROUP CREATE s g 0",
+            "XGROUP CREATE s unread 250-0 ENTRIESREAD 7",
+            "XREADGROUP GROUP g ann COUNT 120 STREAMS s >",
+            "XREADGROUP GROUP g bob COUNT 3 STREAMS s >",
+            "XGROUP CREATECONSUMER s g idle",
+            "XACK s g 5-5 9-9",
+            "XADD empty 1-1 f v",
+            "XGROUP CREATE empty g $",
+            "XDEL empty 1-1",
+        ];
+        makes.extend(more.map(str::to_owned));
+        for command in &makes {
+            let words = words(command);
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            assert_eq!(here(&words).await, redis.ask_bytes(&resp(&words)), "{command}");
+        }
+        let payload = |bulk: Vec<u8>| {
+            let head = bulk.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+            bulk[head..bulk.len() - 2].to_vec()
+        };
+        for key in [&b"s"[..], b"empty"] {
+            let ours = payload(here(&[b"DUMP", key]).await);
+            let theirs = payload(redis.ask_bytes(&resp(&[b"DUMP", key])));
+            let to = [b"moved-", key].concat();
+            let there = redis.ask_bytes(&resp(&[b"RESTORE", &to, b"0", &ours]));
+            assert_eq!(String::from_utf8_lossy(&there), "+OK\r\n");
+            assert_eq!(String::from_utf8_lossy(&here(&[b"RESTORE", &to, b"0", &theirs]).await), "+OK\r\n");
+            // By what each wrote itself, too.
+            let again = [b"again-", key].concat();
+            assert_eq!(String::from_utf8_lossy(&here(&[b"RESTORE", &again, b"0", &ours]).await), "+OK\r\n");
+            for read in
+                ["XRANGE K - +", "XPENDING K g", "XINFO GROUPS K", "XLEN K", "XADD K 5 f v", "XREVRANGE K + - COUNT 1"]
+            {
+                let of = |key: &[u8]| words(&read.replace('K', &String::from_utf8_lossy(key)));
+                let (moved, again) = (of(&to), of(&again));
+                let moved: Vec<&[u8]> = moved.iter().map(Vec::as_slice).collect();
+                let again: Vec<&[u8]> = again.iter().map(Vec::as_slice).collect();
+                let theirs = redis.ask_bytes(&resp(&moved));
+                assert_eq!(here(&moved).await, theirs, "{read}");
+                assert_eq!(here(&again).await, theirs, "{read}");
+            }
+        }
+    });
+}

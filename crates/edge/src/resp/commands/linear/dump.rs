@@ -1,7 +1,7 @@
 //! Values whole, as Redis writes them: `DUMP` reads one, `RESTORE` makes one, also of what a Redis has dumped.
 
 use state::linear::functions::FIELDS_END_LEVEL;
-use state::linear::{Condition, moment};
+use state::linear::{Condition, moment, stream};
 
 use super::*;
 use crate::http::session::wall_ms;
@@ -15,7 +15,7 @@ pub const ALL: &[Spec] = &[
                 Err(error) => Act::Now(error),
             }
         }),
-        "as Redis 5 and later read it, a hash whose fields end as 7.4 and later; streams are not dumped",
+        "as Redis 5 and later read it, streams as 7.0 and a hash whose fields end as 7.4 and later",
     ),
     noted(
         spec(
@@ -27,7 +27,7 @@ pub const ALL: &[Spec] = &[
             "a value of what DUMP gave, here or at a Redis since 2.6",
             restore,
         ),
-        "streams and modules' values are not taken; inside MULTI with REPLACE alone; tells keyspace events of the commands \
+        "modules' values are not taken; inside MULTI with REPLACE alone; tells keyspace events of the commands \
          that would make the value",
     ),
 ];
@@ -68,14 +68,15 @@ fn reads(call: &mut Call<'_>) -> Result<Vec<Step>, Reply> {
         all.extend(steps_of(call, &words(name, &key, args))?);
     }
     if call.node.gate.view().root.level >= FIELDS_END_LEVEL {
-        // Last, as it is not always there.
-        all.push(Step::new(key, "hash.all-ending", Vec::new()));
+        // Last, as they are not always there.
+        all.push(Step::new(key.clone(), "hash.all-ending", Vec::new()));
+        all.push(Step::new(key, "stream.whole", Vec::new()));
     }
     Ok(all)
 }
 
 fn dumped(mut got: Vec<Got>) -> Reply {
-    let ending = (got.len() > TYPES_READ).then(|| got.pop()).flatten();
+    let (stream, ending) = if got.len() > TYPES_READ { (got.pop(), got.pop()) } else { (None, None) };
     let Ok([kind, text, list, set, sorted, hash]) = <[Got; TYPES_READ]>::try_from(got) else { return Reply::Nil };
     let Got::Bytes(kind) = kind else { return plain_one(kind) };
     let read = match &kind[..] {
@@ -84,16 +85,15 @@ fn dumped(mut got: Vec<Got>) -> Reply {
         b"list" => list,
         b"set" => set,
         b"zset" => sorted,
+        b"stream" => match stream.and_then(of_stream) {
+            Some(value) => return Reply::Bulk(rdb::dump(&value)),
+            None => return not_dumped(&kind),
+        },
         b"hash" => match ending.and_then(of_ending) {
             Some(value) => return Reply::Bulk(rdb::dump(&value)),
             None => hash,
         },
-        other => {
-            let kind = String::from_utf8_lossy(other);
-            return Reply::Error(format!(
-                "ERR values of type {kind} are not dumped: `coppice ns dump` takes all types"
-            ));
-        }
+        other => return not_dumped(other),
     };
     let value = match read {
         // It ended between two steps of one moment: it does not.
@@ -104,6 +104,19 @@ fn dumped(mut got: Vec<Got>) -> Reply {
         Got::Wrong(why) => return wrong(why),
     };
     value.map_or_else(|| Reply::error("ERR the value is not as its type says"), |value| Reply::Bulk(rdb::dump(&value)))
+}
+
+fn not_dumped(kind: &[u8]) -> Reply {
+    let kind = String::from_utf8_lossy(kind);
+    Reply::Error(format!("ERR values of type {kind} are not dumped: `coppice ns dump` takes all types"))
+}
+
+/// Of its parts.
+fn of_stream(got: Got) -> Option<Value> {
+    let Got::List(parts) = got else { return None };
+    let text = |part| if let Got::Bytes(bytes) = part { Some(bytes) } else { None };
+    let parts = parts.into_iter().map(text).collect::<Option<Vec<_>>>()?;
+    Some(Value::Stream(Box::new(stream::wire::decode(&parts)?)))
 }
 
 /// Of fields, values and what is left of each in turn; none if no field ends.
@@ -212,7 +225,7 @@ fn makes(call: &mut Call<'_>) -> Result<(Vec<Step>, bool), Reply> {
         Bad::Footer => Reply::error("ERR DUMP payload version or checksum are wrong"),
         Bad::Format => Reply::error("ERR Bad data format"),
         Bad::Type(kind) => {
-            Reply::Error(format!("ERR Bad data format: values of Redis' type {kind} (streams, modules) are not taken"))
+            Reply::Error(format!("ERR Bad data format: values of Redis' type {kind} (modules') are not taken"))
         }
     })?;
     let key = command.key(1);
@@ -226,6 +239,12 @@ fn makes(call: &mut Call<'_>) -> Result<(Vec<Step>, bool), Reply> {
             ("ZADD", 2, flat(members.into_iter().map(|(member, score)| (word(score.to_string()), member)).collect()))
         }
         Value::Hash(fields) => ("HSET", 2, flat(fields)),
+        Value::Stream(stream) => {
+            let head = ["stream", "none", "0"].map(word);
+            let parts = stream::wire::encode(&stream);
+            all.push(Step::new(key.clone(), "load", head.into_iter().chain(parts).collect()));
+            ("HSET", 2, Vec::new())
+        }
         Value::HashEnding(fields) => {
             let end = |end| word(if end == 0 { "none".to_owned() } else { moment::at(end) });
             let fields = fields.into_iter().flat_map(|(field, text, at)| [field, text, end(at)]);
