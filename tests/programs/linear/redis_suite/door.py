@@ -1,6 +1,6 @@
 """Stands between Redis's own test suite and a namespace: the suite knows no user names and sets Redis up as it goes. Each
-connection is authenticated here, and CONFIG SET, CONFIG RESETSTAT and FUNCTION FLUSH, with which the suite's harness
-begins and ends, are answered with OK. All other bytes pass as they are.
+connection is authenticated here, and CONFIG SET and CONFIG RESETSTAT, with which the suite's harness begins and ends,
+are answered with OK. All other bytes pass as they are.
 
     python3 door.py HOST:PORT NAMESPACE TOKEN      prints the port that it listens on
 """
@@ -8,7 +8,7 @@ begins and ends, are answered with OK. All other bytes pass as they are.
 import asyncio
 import sys
 
-HARNESS = {(b"CONFIG", b"SET"), (b"CONFIG", b"RESETSTAT"), (b"FUNCTION", b"FLUSH")}
+HARNESS = {(b"CONFIG", b"SET"), (b"CONFIG", b"RESETSTAT")}
 # A command that answers OK and does nothing.
 NOTHING = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"
 
