@@ -75,13 +75,17 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 }
 
 /// Three nodes with the mail service and its accounts.
-struct Office {
-    cluster: Cluster,
-    post: Post,
+pub(super) struct Office {
+    pub cluster: Cluster,
+    pub post: Post,
 }
 
 impl Office {
     fn start(plan: &Plan) -> Result<Office, String> {
+        Self::start_with(plan.users.max(1))
+    }
+
+    pub fn start_with(users: usize) -> Result<Office, String> {
         let cluster = Cluster::start(NODES, false)?;
         let (smtp, pop) = (free_port(NODES)?, free_port(NODES)?);
         cluster.apply(&format!(
@@ -94,7 +98,7 @@ impl Office {
             let of = |port| std::net::SocketAddr::new(addr.ip(), port);
             Door { smtp: of(smtp), pop: of(pop) }
         });
-        let post = Post { doors: doors.collect(), users: plan.users.max(1), sessions: SESSIONS };
+        let post = Post { doors: doors.collect(), users, sessions: SESSIONS };
         accounts(&cluster, post.users)?;
         wait_until("mail is served at every node", || post.doors.iter().all(|door| greets(*door)))?;
         post.first_accepted(Duration::from_secs(20))?;

@@ -17,6 +17,7 @@ pub mod growth;
 mod kills;
 pub mod linear;
 pub mod mail;
+mod mailkills;
 mod memory;
 mod moves;
 mod nats;
@@ -47,7 +48,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 39] = [
+pub const ALL: [(&str, &str, Run); 40] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -103,6 +104,11 @@ pub const ALL: [(&str, &str, Run); 39] = [
         "mail",
         "SMTP in and POP3 out on three nodes, against Postfix with Dovecot; a node killed, all killed (Porcupine)",
         mail::run,
+    ),
+    (
+        "mailkills",
+        "mail while a node is killed every five seconds: answered 250 and missing, doubled, back after its deletion",
+        mailkills::run,
     ),
     (
         "cache",
