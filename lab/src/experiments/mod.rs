@@ -29,6 +29,7 @@ mod ninja34;
 mod objects;
 mod onebrick;
 mod overload;
+mod porcupine14;
 mod priorities;
 pub mod profiles;
 pub mod redis;
@@ -48,7 +49,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 40] = [
+pub const ALL: [(&str, &str, Run); 41] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -109,6 +110,11 @@ pub const ALL: [(&str, &str, Run); 40] = [
         "mailkills",
         "mail while a node is killed every five seconds: answered 250 and missing, doubled, back after its deletion",
         mailkills::run,
+    ),
+    (
+        "porcupine14",
+        "one of eight nodes killed and back: until all directories of owners are whole again (Porcupine figure 14)",
+        porcupine14::run,
     ),
     (
         "cache",
