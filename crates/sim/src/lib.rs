@@ -14,6 +14,7 @@ pub mod load;
 pub mod modes_load;
 pub mod object_load;
 pub mod pace;
+pub mod porcupine;
 pub mod promises;
 pub mod scene;
 pub mod shipped;

@@ -14,6 +14,7 @@ use sim::growth::NODES_MAX;
 use sim::history::History;
 use sim::linear_load::LONG;
 use sim::pace::Pace;
+use sim::porcupine::Shape;
 use sim::scene::{self, Only, Plan, Report};
 
 #[global_allocator]
@@ -53,6 +54,44 @@ struct Args {
     /// one JSON line each; and the law by which each of these grows from the first to the last.
     #[arg(long, value_delimiter = ',', value_name = "NODES")]
     idle: Vec<usize>,
+    /// Instead: Porcupine's figures 7, 10 and 11 and table I, class `object` on made-up machines of so many nodes at most; one JSON line
+    /// for each point.
+    #[arg(long, value_name = "NODES", num_args = 0..=1, default_missing_value = "30")]
+    porcupine: Option<usize>,
+}
+
+/// The points of each figure, the baseline first.
+fn porcupine(nodes: usize, seed: u64) -> ExitCode {
+    if !(1..=PORCUPINE_MAX).contains(&nodes) {
+        eprintln!("nodes are 1 to {PORCUPINE_MAX}");
+        return ExitCode::FAILURE;
+    }
+    let all = Shape { nodes, ..Shape::default() };
+    let mut shapes = Vec::new();
+    for count in [1, 2, 4, 8, 16, 24, 30].into_iter().filter(|count| *count <= nodes) {
+        let with = Shape { nodes: count, ..all };
+        shapes.extend([
+            ("7: no copies", Shape { copies: 1, ..with }),
+            ("7: two copies", with),
+            ("7: two copies, the log in memory", Shape { in_memory: true, ..with }),
+        ]);
+    }
+    for (copies, skew) in [1, 2].into_iter().flat_map(|copies| [0.0, 0.5, 1.0].map(|skew| (copies, skew))) {
+        for (name, spread) in [("10: D1", 1), ("10: D2", 2), ("10: D4", 4), ("10: R", 16)] {
+            if spread >= copies {
+                shapes.push((name, Shape { copies, spread, skew, ..all }));
+            }
+        }
+    }
+    for (copies, fast) in [1, 2].into_iter().flat_map(|copies| [0, 1, 2, 3].map(|fast| (copies, fast))) {
+        shapes
+            .extend([("11: D2", Shape { copies, fast, ..all }), ("11: D4", Shape { copies, fast, spread: 4, ..all })]);
+    }
+    for (figure, shape) in shapes {
+        let drawn = sim::porcupine::draw(seed, shape);
+        println!("{}", serde_json::json!({"figure": figure, "shape": shape, "drawn": drawn}));
+    }
+    ExitCode::SUCCESS
 }
 
 fn idle(clusters: &[usize], seed: u64) -> ExitCode {
@@ -77,12 +116,16 @@ fn idle(clusters: &[usize], seed: u64) -> ExitCode {
 /// What counts of operations end with that were compared with what had to be seen.
 const JUDGED: &str = " judged";
 /// Some values of class `linear` have an end that must not come within a run.
+const PORCUPINE_MAX: usize = 60;
 const MINUTES_MAX: u64 = LONG.as_millis() / 60_000 - 5;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if !args.idle.is_empty() {
         return idle(&args.idle, args.seed.unwrap_or(1));
+    }
+    if let Some(nodes) = args.porcupine {
+        return porcupine(nodes, args.seed.unwrap_or(1));
     }
     let minutes = args.minutes.unwrap_or(if args.pace == Pace::Busy { 10 } else { 100 });
     if !(1..=MINUTES_MAX).contains(&minutes) || args.seeds == 0 || args.nodes.is_some_and(|n| !(1..=50).contains(&n)) {
