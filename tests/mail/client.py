@@ -4,6 +4,7 @@ import hashlib
 import json
 import poplib
 import smtplib
+import ssl
 import sys
 import time
 
@@ -49,6 +50,23 @@ def digest(server, user, password, name):
             digests.append(hashlib.sha256(b"".join(line + b"\r\n" for line in text)).hexdigest())
     pop.quit()
     print(json.dumps(digests))
+
+
+def secure(smtp, pop3, pop3s, user, password, name):
+    """Sends by STARTTLS, reads by STLS and by TLS from the first byte on: how many messages each way shows."""
+    nobody = ssl._create_unverified_context()
+    with smtplib.SMTP(*at(smtp), local_hostname="client.test", timeout=20) as session:
+        session.starttls(context=nobody)
+        session.sendmail("eve@elsewhere.test", [user], letter(name))
+    later, first = poplib.POP3(*at(pop3), timeout=20), poplib.POP3_SSL(*at(pop3s), timeout=20, context=nobody)
+    later.stls(nobody)
+    counts = []
+    for pop in (later, first):
+        pop.user(user)
+        pop.pass_(password)
+        counts.append(pop.stat()[0])
+        pop.quit()
+    print(json.dumps(counts))
 
 
 def loop(servers, to):
@@ -143,6 +161,8 @@ def main():
         digest(*rest)
     elif what in ("read", "empty"):
         read(*rest, delete=what == "empty")
+    elif what == "secure":
+        secure(*rest)
     elif what == "stays":
         stays(*rest)
     elif what == "guess":

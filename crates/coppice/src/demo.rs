@@ -44,6 +44,8 @@ const SHOP: &str = "shop";
 /// The built-in mail, and who has a mailbox in its demo.
 const MAIL: &str = "mail";
 const PEOPLE: [&str; 2] = ["ann@mail.test", "bob@mail.test"];
+/// In its certificate: their domain, and where `up` has its nodes.
+const NAMES: [&str; 5] = ["mail.test", "localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"];
 /// With their passwords, below the demo's folder.
 const ACCOUNTS: &str = "accounts.json";
 /// The group that keeps accounts elects its first leader meanwhile.
@@ -150,6 +152,31 @@ impl Demo {
         }
         found::write_private(&path, &serde_json::to_vec(&people).expect("plain data"))?;
         Ok(people)
+    }
+
+    /// Whether clients begin TLS at its own doors, whether or not the node has a door for HTTPS.
+    pub fn has_certificate(self) -> bool {
+        self.service == MAIL
+    }
+
+    /// Gives a demo that speaks TLS a certificate: one of its own, which nobody vouches for, as nobody has its names.
+    pub async fn certify(self, api: &Api) -> Result<(), String> {
+        if !self.has_certificate() {
+            return Ok(());
+        }
+        let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned))
+            .map_err(|e| format!("cannot make a certificate: {e}"))?;
+        let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+        // The group may be between two leaders for a moment after its start.
+        let mut last = String::new();
+        for _ in 0..50 {
+            match api.put("/v1/certificates/default", pem.clone()).await.and_then(|reply| reply.json()) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!("cannot give the example {} a certificate: {last}", self.service))
     }
 
     /// Whether it is there, as far as can be seen: no other was deployed in its place.

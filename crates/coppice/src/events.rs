@@ -75,7 +75,7 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
                     let mut node = json!(at);
                     node["name"] = json!(name);
                     node["pid"] = json!(pid);
-                    let has_tls = at.get(Door::Https).is_some();
+                    let has_tls = at.get(Door::Https).is_some() || demo.is_some_and(Demo::has_certificate);
                     for (door, port) in doors.iter().filter(|(door, _)| has_tls || !door.ends_with('s')) {
                         node[door] = json!(SocketAddr::new(at.at(Door::Http).ip(), *port).to_string());
                     }
@@ -180,10 +180,10 @@ fn mail_text(nodes: &[(String, u32, DoorAddrs)], demo: Option<Demo>, people: &[P
     };
     let read = |node| {
         format!(
-            "curl -u {}:{} pop3://{}/    (a list; /1 is the first message)",
+            "curl -k -u {}:{} pop3s://{}/    (a list; /1 is the first message)",
             ann.address,
             ann.password,
-            at(node, "pop3")
+            at(node, "pop3s")
         )
     };
     let mut out = "\nAccounts:\n".to_owned();

@@ -239,6 +239,9 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward], told: Told) -> Result<UpEve
     let is_new = !args.no_demo && demo::is_wanted(&args.dir, &view);
     if is_new {
         let fronts: Vec<SocketAddr> = wards.iter().map(|ward| args.doors(ward.host).at(Door::Http)).collect();
+        if args.tls_dir.is_none() {
+            demo.certify(&api).await?;
+        }
         demo.deploy(&args.dir, &api, &fronts).await?;
     }
     let demo = Some(demo).filter(|demo| is_new || (!args.no_demo && demo.is_there(&view)));

@@ -118,6 +118,7 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     ] {
         assert!(text.contains(part), "{part:?} is not in {text:?}");
     }
+    the_demo_speaks_tls(&cluster, bob, &accounts[1].1);
     who_is_refused_and_let_in(&cluster, ann, password, bob);
 
     what_has_attachments_is_taken_and_read_whole(&cluster, ann, password);
@@ -156,6 +157,14 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
 
 /// A message of 12 MiB is read whole through another node when one that has it was killed; one of 60 MiB is refused, whether its size was
 /// said before or not, and takes no memory that grows with it.
+/// With a certificate of its own, which its nodes hear of some seconds after it began.
+fn the_demo_speaks_tls(cluster: &Cluster, bob: &str, password: &str) {
+    let pop3s = cluster.up.ready["nodes"][2]["pop3s"].as_str().unwrap_or_else(|| panic!("{}", cluster.up.ready));
+    let words = ["secure", &cluster.smtp[1], &cluster.pop3[0], pop3s, bob, password, "by TLS"];
+    let (counts, _) = wait_for("all doors speak TLS", WITHIN, || ask(&words));
+    assert_eq!((&counts[0], counts[0].as_u64() >= Some(1)), (&counts[1], true), "{counts}");
+}
+
 fn what_has_attachments_is_taken_and_read_whole(cluster: &Cluster, ann: &str, password: &str) {
     let Cluster { up, smtp, pop3, .. } = cluster;
     let before: Vec<u64> = held(up);
