@@ -189,6 +189,12 @@ impl Database {
         lock(&self.0).bytes
     }
 
+    /// What is left of the steps of the last batch, in thousands.
+    #[cfg(test)]
+    pub fn counts_left(&self) -> u32 {
+        lock(&lock(&self.0).shared).counts_left
+    }
+
     /// Of all that was ever done with it, in order: the same at replicas that have done the same.
     pub fn digest(&self) -> u64 {
         lock(&self.0).digest

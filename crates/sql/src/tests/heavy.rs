@@ -35,7 +35,8 @@ fn clauses(levels: usize, make: impl Fn(&str) -> String) -> String {
 #[test]
 fn what_doubles_at_each_level_is_refused() {
     let column = |before: &str| format!("select a + a as a from {before}");
-    let shapes: [(&str, &dyn Fn(&str) -> String); 8] = [
+    type Shape<'s> = (&'s str, &'s dyn Fn(&str) -> String);
+    let shapes: [Shape<'_>; 8] = [
         ("joins", &|before| format!("select x.a from {before} x, {before} y")),
         ("columns", &column),
         ("unions", &|before| format!("select a from {before} union all select a from {before}")),
