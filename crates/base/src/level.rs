@@ -86,6 +86,7 @@
 //! - objects are watched (`object/src/watch.rs`): frames
 //! - whole states of class `soft` are compared by a sketch: frames (`soft/src/compare.rs`)
 //! - what SQLite makes of statements of a `sql.batch` before they run is bounded, where it says `weighed` (`sql/src/weight.rs`)
+//! - whole states of class `soft` are compared by a sketch: frames (`soft/src/compare.rs`), and operations are passed to nodes that can do them (`soft/src/pass.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 12;

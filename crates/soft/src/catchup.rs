@@ -1,12 +1,13 @@
 //! A node that starts has nothing. It serves a namespace when it has what each live node had when it was first heard of: so
-//! no emptiness is read as truth, and no removal misses what it would have seen. Operations wait for that.
+//! no emptiness is read as truth, and no removal misses what it would have seen. Until then operations are passed to a node that serves
+//! (`pass.rs`), or wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{NodeId, Now, Outcome, Refused, Time};
 
 use crate::checkpoint::Keeper;
-use crate::context::Context;
+use crate::context::{Context, Range};
 use crate::limits::*;
 use crate::repair::Transfer;
 use crate::space::Space;
@@ -83,6 +84,21 @@ impl Held {
         }
     }
 
+    pub fn has_waiting(&self) -> bool {
+        self.catches_up.as_ref().is_some_and(|catch_up| !catch_up.waiting.is_empty())
+    }
+
+    pub fn take_waiting(&mut self) -> VecDeque<(Asked, Op)> {
+        self.catches_up.as_mut().map(|catch_up| std::mem::take(&mut catch_up.waiting)).unwrap_or_default()
+    }
+
+    /// Before it serves it has these, too.
+    pub fn must_have(&mut self, peer: NodeId, range: Range) {
+        if let Some(catch_up) = &mut self.catches_up {
+            catch_up.first.entry(peer).or_default().insert_range(range);
+        }
+    }
+
     pub fn wake_at(&self) -> Option<Time> {
         let catch_up = self.catches_up.as_ref()?;
         let late = catch_up.waiting.iter().map(|(asked, _)| asked.deadline);
@@ -96,6 +112,7 @@ impl Soft {
         if self.spaces.values().all(Held::is_settled) {
             return;
         }
+        self.pass_waiting(now, out);
         let live: Vec<NodeId> = self.live().collect();
         let alone_at = self.born.unwrap_or(now.mono) + ALONE_AFTER;
         let (mut asks, mut runs) = (false, Vec::new());

@@ -5,6 +5,7 @@
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
 //! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
+//! - `pass.rs`: what is asked of a node that catches up, or knows too little, another one answers; `words.rs`: as bytes.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
@@ -23,6 +24,7 @@ mod list;
 mod machine;
 mod mend;
 mod op;
+mod pass;
 mod repair;
 mod run;
 mod sketch;
@@ -31,6 +33,7 @@ mod spec;
 mod stale;
 mod watch;
 mod wire;
+mod words;
 
 #[cfg(test)]
 mod join_tests;
@@ -53,6 +56,7 @@ use catchup::Held;
 use dot::Life;
 use held::Holds;
 use machine::{Peer, Wait};
+use pass::Passes;
 pub use watch::NO_CURSOR;
 use watch::Watcher;
 
@@ -100,6 +104,10 @@ pub struct Soft {
     watchers: BTreeMap<(Time, AskId), Watcher>,
     /// Who holds what at this node.
     holds: Holds,
+    /// What other nodes do for this one, and this one for others.
+    passes: Passes,
+    /// Calls of others since the start.
+    served: u32,
     /// Peers that are to be told what has come of a life of theirs, in which namespace.
     owes: BTreeSet<(NodeId, u32, Boot)>,
     /// Peers that are still to be compared with in this round.
@@ -122,6 +130,7 @@ struct Seen {
     heard: u64,
     mended: u64,
     odd: u64,
+    passed: u64,
     repaired: u64,
     transfers: u64,
     unknown: u64,
@@ -153,6 +162,10 @@ impl Class for Soft {
             "Elements that were not what another node had that had seen the same: damaged memory, or a node that lied.",
         ),
         Figure::counter("soft.odd", "Frames that no node of this program can have made."),
+        Figure::counter(
+            "soft.passed",
+            "Operations that were passed to another node, as this one caught up or knew too little.",
+        ),
         Figure::counter("soft.repaired", "Elements that came by comparison with another node."),
         Figure::gauge("soft.settled", "1 if this node has what the others had when it started."),
         Figure::counter("soft.transfers", "Namespaces that were got whole from another node."),
@@ -199,7 +212,8 @@ impl Class for Soft {
 
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
-        let Seen { alone, conflicts, differed, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
+        let Seen { alone, conflicts, differed, heard, mended, odd, passed, repaired, transfers, unknown, updates } =
+            self.seen;
         vec![
             alone,
             sum(|held| held.space.bytes()),
@@ -211,6 +225,7 @@ impl Class for Soft {
             sum(|held| held.space.keys()),
             mended,
             odd,
+            passed,
             repaired,
             u64::from(self.spaces.values().all(Held::is_settled)),
             transfers,
@@ -255,6 +270,8 @@ impl Soft {
             deadlines: BTreeSet::new(),
             watchers: BTreeMap::new(),
             holds: Holds::default(),
+            passes: Passes::default(),
+            served: 0,
             owes: BTreeSet::new(),
             round: Vec::new(),
             gossip_at: Time::ZERO,
@@ -267,6 +284,7 @@ impl Soft {
 }
 
 /// A question that waits.
+#[derive(Clone, Copy)]
 pub(crate) struct Asked {
     id: AskId,
     deadline: Time,

@@ -45,6 +45,12 @@ pub const HELD_MAX: usize = 4 << 10;
 pub const FRESH_AFTER: Span = Span::secs(10);
 /// Entries that are held at one node: as many as it has connections, and ten of each.
 pub const HOLDS_MAX: usize = 100_000;
+/// Operations that are passed to other nodes, and that are done for others, at most.
+pub const PASSES_MAX: usize = 4 << 10;
+/// So many nodes are asked for one, one after the other.
+pub const PASS_TRIES: usize = 3;
+/// Another node's operation is over then, whatever it says.
+pub const PASS_WITHIN: Span = Span::secs(60);
 /// While it catches up a node asks all others this often.
 pub const SETTLE_EVERY: Span = Span::millis(50);
 /// How often it is looked what all members have, so that the index forgets it.

@@ -1,7 +1,7 @@
 //! The machine: an update is applied here and goes to all others at the end of the turn; its answer goes when one of them
 //! has it. Frames may be lost, doubled, late and reordered: an acknowledgement says what has come, and repair brings the rest.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
@@ -35,6 +35,8 @@ pub(crate) mod kind {
     pub const PAGE: u16 = Soft::NUMBER.data(2);
     pub const MEND: u16 = Soft::NUMBER.data(3);
     pub const SKETCH: u16 = Soft::NUMBER.data(4);
+    pub const CALL: u16 = Soft::NUMBER.data(5);
+    pub const CALLED: u16 = Soft::NUMBER.data(6);
 }
 
 /// Another node, in its newest life.
@@ -48,6 +50,8 @@ pub struct Peer {
     pub told: BTreeMap<u32, Heard>,
     /// How many updates it said that it has made, by namespace.
     pub said: BTreeMap<u32, Said>,
+    /// Namespaces that it serves, as far as it has said so.
+    pub serves: BTreeSet<u32>,
     /// Pushed and not acknowledged: namespace, updates, bytes.
     under_way: VecDeque<(u32, Range, usize)>,
     under_way_bytes: usize,
@@ -82,7 +86,7 @@ impl Soft {
                     out.push(Output::Bad { from, why: why.to_owned() });
                 }
             }
-            Input::Birth { peer, boot } => self.birth(now, peer, boot),
+            Input::Birth { peer, boot } => self.birth(now, peer, boot, out),
             Input::Death { peer } => self.death(now, peer, out),
             Input::Declared(Declared { level, spaces, unread, .. }) => {
                 (self.level, self.unread) = (level, unread);
@@ -102,8 +106,10 @@ impl Soft {
         self.gossip(now, out);
         self.catch_up(now, out);
         self.end_waits(now, out);
+        self.end_passes(now, out);
         self.keep(now, out);
         self.tell_watchers(now, out);
+        self.answer_calls(out);
     }
 
     pub(crate) fn next_wake(&self) -> Option<Time> {
@@ -119,10 +125,16 @@ impl Soft {
             self.spaces.values().filter(|_| !self.is_disk_full).filter_map(|held| held.keeper.as_ref()?.wake_at());
         let waits = self.deadlines.first().map(|(at, ..)| *at);
         // What has ended in a turn that something else began is seen to by that turn.
-        ends.chain(self.watchers_wake_at()).chain(catches_up).chain(waits).chain(keeps).chain([self.gossip_at]).min()
+        ends.chain(self.watchers_wake_at())
+            .chain(self.passes.wake_at())
+            .chain(catches_up)
+            .chain(waits)
+            .chain(keeps)
+            .chain([self.gossip_at])
+            .min()
     }
 
-    fn birth(&mut self, now: Now, id: NodeId, boot: Boot) {
+    fn birth(&mut self, now: Now, id: NodeId, boot: Boot, out: &mut Vec<Output>) {
         if id == self.life.node {
             return;
         }
@@ -132,9 +144,13 @@ impl Soft {
             dead: None,
             told: BTreeMap::new(),
             said: BTreeMap::new(),
+            serves: BTreeSet::new(),
             under_way: VecDeque::new(),
             under_way_bytes: 0,
         };
+        if self.peers.get(&id).is_some_and(|peer| peer.boot != boot) {
+            self.lose_passes(now, id, out);
+        }
         let peer = self.peers.entry(id).or_insert_with(fresh);
         if peer.boot != boot {
             *peer = fresh();
@@ -152,6 +168,7 @@ impl Soft {
         peer.dead = Some(now.mono);
         peer.under_way.clear();
         peer.under_way_bytes = 0;
+        self.lose_passes(now, id, out);
         if self.live().next().is_some() {
             return;
         }
@@ -182,6 +199,7 @@ impl Soft {
         for peer in self.peers.values_mut() {
             peer.told.retain(|id, _| ids.contains(id));
             peer.said.retain(|id, _| ids.contains(id));
+            peer.serves.retain(|id| ids.contains(id));
             // Nobody acknowledges what is under way for a namespace that is no more.
             peer.under_way.retain(|(id, ..)| ids.contains(id));
             peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
@@ -222,6 +240,11 @@ impl Soft {
         }
         let held = self.spaces.get_mut(&id).expect("each name has its space");
         if !held.is_settled() {
+            if self.is_call(asked.id) {
+                return out.push(catchup::refused(asked.id));
+            }
+            let Err((asked, op)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
+            let held = self.spaces.get_mut(&id).expect("each name has its space");
             if let Err(asked) = held.wait(asked, op) {
                 out.push(catchup::refused(asked.id));
             }
@@ -236,6 +259,7 @@ impl Soft {
             Some(most) => {
                 let age = self.staleness(now, id);
                 if age > most {
+                    let Err((asked, _)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
                     let why = format!("what this node knows may be {} ms old: ask another one", age.as_millis());
                     return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
                 }
@@ -419,6 +443,8 @@ impl Soft {
             kind::CELLS => self.cells(now, from, read(&frame)?),
             kind::PAGE_ASK => self.page_ask(now, from, read(&frame)?, out),
             kind::PAGE => self.page(now, from, read(&frame)?, out),
+            kind::CALL => self.call(now, from, read(&frame)?, out),
+            kind::CALLED => self.called(now, from, read(&frame)?, out),
             kind::SKETCH_ASK => self.sketch_ask(from, read(&frame)?, out),
             kind::SKETCH => self.sketch(now, from, read(&frame)?, out),
             kind::PARTS => self.parts(now, from, &read(&frame)?, out),

@@ -102,6 +102,7 @@ impl Soft {
             return Ok(());
         }
         for DigestOf { space, context, settles, kept, state, updates } in message.spaces {
+            self.hears_serving(from, space, !settles);
             if let Some(updates) = updates.checked_sub(1) {
                 self.says(now, from, Boot(message.boot), space, updates);
             }
@@ -127,6 +128,15 @@ impl Soft {
         Ok(())
     }
 
+    /// Operations may be passed to who serves.
+    fn hears_serving(&mut self, from: NodeId, space: u32, serves: bool) {
+        let Some(peer) = self.peers.get_mut(&from).filter(|_| self.spaces.contains_key(&space)) else { return };
+        match serves {
+            true => peer.serves.insert(space),
+            false => peer.serves.remove(&space),
+        };
+    }
+
     /// `how`: it is an answer, and it wants one in any case.
     fn send_have(&self, to: NodeId, space: u32, how: (bool, bool), out: &mut Vec<Output>) {
         let keeper = self.spaces.get(&space).and_then(|held| held.keeper.as_ref());
@@ -141,6 +151,7 @@ impl Soft {
             kept: keeper.map(|keeper| ranges(keeper.kept().ranges())).unwrap_or_default(),
             keeps: keeper.is_some(),
             wants: how.1,
+            serves: self.spaces.get(&space).is_some_and(Held::is_settled),
         };
         out.push(Output::Send { to, frame: Frame::new(kind::HAVE, have.encode_to_vec()) });
     }
@@ -172,6 +183,7 @@ impl Soft {
         let known: Vec<Range> = theirs.ranges_of(self.life).collect();
         self.has_come(from, have.space, &known);
         self.is_copied(have.space, &known, out);
+        self.hears_serving(from, have.space, have.serves);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.told.insert(have.space, Heard { context: theirs, kept: have.keeps.then_some(kept) });
         }

@@ -169,8 +169,9 @@ mod tests {
             let told: Vec<Coded> = told.into_iter().map(|(sum, check, count)| Coded { sum, check, count }).collect();
             drop(difference(&told, &[number]));
             // One that claims to be alone where it cannot stand.
+            let alone = Coded { sum: number, check: check(number), count: 1 };
             let forged: Vec<Coded> =
-                places.iter().map(|is| if *is { Coded { sum: number, check: check(number), count: 1 } } else { Coded::default() }).collect();
+                places.iter().map(|is| if *is { alone } else { Coded::default() }).collect();
             drop(difference(&forged, &[]));
         }
     }

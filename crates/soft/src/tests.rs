@@ -2,7 +2,7 @@
 //!
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
-//! - `compare.rs`: whole states are compared.
+//! - `pass.rs`: what another node does. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,7 @@ mod dumps;
 mod held;
 mod lists;
 mod mended;
+mod pass;
 mod repair;
 mod stale;
 mod stories;

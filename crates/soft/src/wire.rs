@@ -210,6 +210,9 @@ pub struct Have {
     /// It wants to know what is in the other's.
     #[prost(bool, tag = "8")]
     pub wants: bool,
+    /// It answers operations. Programs of before level 12 do not say so, and are passed none.
+    #[prost(bool, tag = "9")]
+    pub serves: bool,
 }
 
 /// A whole cell, and which updates that its receiver lacks it stands for.

@@ -42,7 +42,7 @@ impl World {
 
 #[test]
 fn who_was_away_past_collection_gets_what_differs_and_gives_what_others_lack() {
-    const KEYS: u64 = 20_000;
+    const KEYS: u64 = 10_000;
     let spec = Spec { checkpoint_ms: 0, ..Spec::default() };
     let mut world = World::of(2, spec.clone());
     let value = "v".repeat(100);

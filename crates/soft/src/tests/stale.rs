@@ -21,6 +21,13 @@ fn read(world: &mut World, n: u64, most_ms: u64) -> Option<(Option<String>, u64)
     }
 }
 
+/// Nodes that pass nothing to each other.
+fn alone(nodes: u64) -> World {
+    let mut world = World::new(nodes);
+    (1..=nodes).for_each(|n| world.declare(n, STALE_LEVEL));
+    world
+}
+
 /// Time passes, and these kinds of frames are lost.
 fn pass_without(world: &mut World, ms: u64, lost: &[u16]) {
     for _ in 0..ms / 10 {
@@ -36,7 +43,7 @@ fn pass_without(world: &mut World, ms: u64, lost: &[u16]) {
 
 #[test]
 fn who_hears_all_others_knows_what_is_some_rounds_old_at_most() {
-    let mut world = World::new(3);
+    let mut world = alone(3);
     world.set(1, "flag", "on", End::Never);
     for round in 0..50 {
         world.pass(70);
@@ -45,14 +52,14 @@ fn who_hears_all_others_knows_what_is_some_rounds_old_at_most() {
         assert!(age <= 500, "{round}: {age}");
     }
     // Alone nobody can know more.
-    let mut world = World::new(1);
+    let mut world = alone(1);
     world.pass(5_000);
     assert_eq!(read(&mut world, 1, 0), Some((None, 0)));
 }
 
 #[test]
 fn who_is_cut_off_knows_ever_older_things_until_the_others_are_dead_to_it() {
-    let mut world = World::new(3);
+    let mut world = alone(3);
     world.set(3, "flag", "on", End::Never);
     world.pass(500);
     world.cut_off(3, false);
@@ -71,7 +78,7 @@ fn who_is_cut_off_knows_ever_older_things_until_the_others_are_dead_to_it() {
 
 #[test]
 fn what_was_said_counts_when_it_is_here_and_not_when_it_was_heard() {
-    let mut world = World::new(3);
+    let mut world = alone(3);
     world.pass(500);
     let id = world.ask(1, Action::Set { pairs: vec![(bytes("flag"), bytes("on"))], end: End::Never });
     // Others hear that there is something, and do not get it.
