@@ -84,7 +84,6 @@
 //!
 //! - fields of hashes of class `linear` end by themselves: a kind of value, and the functions `hash.expire` and its like (`linear/src/functions/hash_ends.rs`)
 //! - objects are watched (`object/src/watch.rs`): frames
-//! - whole states of class `soft` are compared by a sketch: frames (`soft/src/compare.rs`)
 //! - what SQLite makes of statements of a `sql.batch` before they run is bounded, where it says `weighed` (`sql/src/weight.rs`)
 //! - whole states of class `soft` are compared by a sketch: frames (`soft/src/compare.rs`), and operations are passed to nodes that can do them (`soft/src/pass.rs`)
 
