@@ -116,7 +116,8 @@ const CLUSTER_INFO: &str = "cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slo
 
 fn object(call: &mut Call<'_>) -> Act {
     let sub = call.command.arg(1).to_ascii_uppercase();
-    if call.command.len() != if &sub[..] == b"HELP" { 2 } else { 3 } {
+    let words = if &sub[..] == b"HELP" { 2 } else { 3 };
+    if call.command.len() != words {
         return Act::Now(wrong_arity("OBJECT"));
     }
     let then: Then = match &sub[..] {
