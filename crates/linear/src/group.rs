@@ -403,6 +403,8 @@ impl Group {
             let is_ordered = self.splitting == Some(self.member.state().splits());
             self.member.hold(is_splitting || is_ordered);
             self.born.take_if(|_| !is_splitting);
+            let is_unheard = self.known.is_empty();
+            self.member.state_mut().hush(is_unheard);
             self.member.pump(now.mono, out, &mut happened);
             if self.member.is_beyond() {
                 return false;

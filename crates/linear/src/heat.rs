@@ -16,15 +16,16 @@ const KEY_SHOWN_BYTES: usize = 64;
 #[derive(Default)]
 pub struct Heat {
     began: Time,
+    /// Of each slot: the hash of its key, and how many commands were for it. Apart, as each key is looked for among all.
+    hashes: Vec<u64>,
+    counts: Vec<u64>,
     slots: Vec<Slot>,
     /// What the last span showed, the hottest first.
     shown: Vec<Hot>,
 }
 
 struct Slot {
-    hash: u64,
-    key: Bytes,
-    count: u64,
+    key: Vec<u8>,
     /// How many of them may have been for keys that had the slot before.
     over: u64,
 }
@@ -54,21 +55,24 @@ impl Heat {
     pub fn count(&mut self, now: Time, key: &[u8]) {
         self.turn(now);
         let hash = place_hash(key);
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.hash == hash) {
-            slot.count += 1;
+        if let Some(at) = self.hashes.iter().position(|other| *other == hash) {
+            self.counts[at] += 1;
             return;
         }
-        let over = if self.slots.len() < SLOTS {
-            0
-        } else {
-            let (at, least) = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.count).expect("it is full");
-            let over = least.count;
-            self.slots.swap_remove(at);
-            over
-        };
         // A copy: the key may lie in a frame of megabytes.
-        let key = Bytes::copy_from_slice(&key[..key.len().min(KEY_SHOWN_BYTES)]);
-        self.slots.push(Slot { hash, key, count: over + 1, over });
+        let shown = &key[..key.len().min(KEY_SHOWN_BYTES)];
+        if self.slots.len() < SLOTS {
+            self.hashes.push(hash);
+            self.counts.push(1);
+            return self.slots.push(Slot { key: shown.to_vec(), over: 0 });
+        }
+        let least = self.counts.iter().copied().min().unwrap_or(0);
+        let at = self.counts.iter().position(|count| *count == least).unwrap_or(0);
+        (self.hashes[at], self.counts[at]) = (hash, least + 1);
+        let slot = &mut self.slots[at];
+        slot.over = least;
+        slot.key.clear();
+        slot.key.extend_from_slice(shown);
     }
 
     /// Ends the span if it is over.
@@ -80,13 +84,18 @@ impl Heat {
         let mut shown: Vec<Hot> = Vec::new();
         // Nobody came for a while: it is not known how the commands lie in that time.
         if span < HEAT_SPAN.times(2) {
-            let rate = |slot: &Slot| (slot.count - slot.over) * 1_000_000 / span.0.max(1);
-            shown.extend(self.slots.drain(..).map(|slot| Hot { rate: rate(&slot), hash: slot.hash, key: slot.key }));
+            let counted = self.hashes.iter().zip(&self.counts).zip(self.slots.drain(..));
+            shown.extend(counted.map(|((hash, count), Slot { key, over })| {
+                let rate = (count - over) * 1_000_000 / span.0.max(1);
+                Hot { rate, hash: *hash, key: key.into() }
+            }));
             shown.retain(|hot| hot.rate >= HOT_MIN);
             shown.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
             shown.truncate(HOT_SHOWN);
         }
         self.slots.clear();
+        self.hashes.clear();
+        self.counts.clear();
         (self.began, self.shown) = (now, shown);
     }
 

@@ -82,6 +82,8 @@ pub struct Space {
     history: History,
     /// The function that runs, for the history; empty while keys end.
     doing: &'static str,
+    /// Nobody waits here for what comes of commands; likewise.
+    unheard: bool,
     /// Nor is what the program understands that holds it.
     program: Program,
 }
@@ -133,6 +135,11 @@ impl Space {
     /// It is held by a program of this level, or one that takes part as such.
     pub fn held_by(&mut self, level: u32) {
         self.program = Program(level);
+    }
+
+    /// Is there nobody who waits here for what comes of commands? Then it is not told of those that are applied.
+    pub fn hush(&mut self, is_unheard: bool) {
+        self.unheard = is_unheard;
     }
 
     pub fn revision(&self) -> u64 {
@@ -530,12 +537,12 @@ impl Space {
         bounds.over(self.used(), more).map(Wrong::from)
     }
 
-    fn run_once(&mut self, command: Command, bounds: Bounds) -> Verdict {
+    fn run_once(&mut self, command: Command, bounds: Bounds) -> Option<Verdict> {
         if let Some(known) = self.verdict(&command) {
-            return known;
+            return Some(known);
         }
         if !self.has(&command) {
-            return Verdict::Moved;
+            return Some(Verdict::Moved);
         }
         let over = self.over(&command, bounds);
         let ran = match over {
@@ -555,12 +562,13 @@ impl Space {
         while client.answers.first_key_value().is_some_and(|(seq, _)| *seq < client.floor) {
             client.answers.pop_first();
         }
-        client.answers.insert(command.id.seq, ran.clone());
+        let told = (!self.unheard).then(|| Verdict::Ran(ran.clone()));
+        client.answers.insert(command.id.seq, ran);
         while client.answers.len() > ANSWERS_KEPT_MAX {
             let (oldest, _) = client.answers.pop_first().expect("it is longer than its limit");
             client.floor = client.floor.max(oldest + 1);
         }
-        Verdict::Ran(ran)
+        told
     }
 
     fn run(&mut self, command: &Command, bounds: Bounds) -> Ran {
@@ -692,7 +700,7 @@ impl raft::State for Space {
         for command in batch.commands {
             let id = command.id;
             let verdict = self.run_once(command, batch.bounds);
-            done.push((id, verdict));
+            done.extend(verdict.map(|verdict| (id, verdict)));
         }
         if let Some(split) = batch.split {
             self.split(split);

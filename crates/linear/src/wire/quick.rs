@@ -64,6 +64,18 @@ impl Sink for Count {
     fn put(&mut self, bytes: &[u8]) {
         self.0 += bytes.len();
     }
+
+    fn varint(&mut self, number: u64) {
+        // Seven bits in each byte.
+        self.0 += (64 - (number | 1).leading_zeros() as usize).div_ceil(7);
+    }
+
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        let bytes = bytes_of(message);
+        self.varint(u64::from(tag) << 3 | LENGTH);
+        self.varint(bytes as u64);
+        self.0 += bytes;
+    }
 }
 
 impl Sink for Vec<u8> {
