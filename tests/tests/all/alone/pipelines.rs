@@ -67,8 +67,7 @@ fn begun(up: &Up) -> Result<u64, String> {
 fn a_pipeline_of_one_key_waits_for_a_majority_a_few_times() {
     let up = UP.take();
     let mut stream = stored(&up, "bank", b"counted", b"0");
-    let mut before = 0;
-    wait_for("figures", Duration::from_secs(60), || Ok(before = begun(&up)?));
+    let (before, _) = wait_for("figures", Duration::from_secs(60), || begun(&up));
     stream.write_all(&line(&[b"INCR", b"counted"]).repeat(100)).unwrap();
     let answers: String = (1..=100).map(|n| format!(":{n}\r\n")).collect();
     let mut got = vec![0; answers.len()];
@@ -81,10 +80,9 @@ fn a_pipeline_of_one_key_waits_for_a_majority_a_few_times() {
         stream.read_exact(&mut got).unwrap();
         assert_eq!(String::from_utf8_lossy(&got), format!(":{n}\r\n"));
     }
-    let mut after = 0;
-    wait_for("all are counted", Duration::from_secs(60), || {
-        after = begun(&up)?;
-        if after >= before + 6 { Ok(()) } else { Err(format!("{after}")) }
+    let (after, _) = wait_for("all are counted", Duration::from_secs(60), || {
+        let after = begun(&up)?;
+        if after >= before + 6 { Ok(after) } else { Err(format!("{after}")) }
     });
     // One of the node's own, or from before the first look, may be among them.
     assert!(after <= before + 30, "{} operations for 100 commands that came at once", after - before);
