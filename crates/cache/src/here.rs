@@ -43,7 +43,6 @@ impl Cache {
         if !is_ours || !self.marks.is_clear_since(mark.number, namespace, &key, &[]) {
             return Reply::NotStored;
         }
-        self.near.changed(&key);
         let sum = Checksum::of(&value).0;
         store.insert(
             key,

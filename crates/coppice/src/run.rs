@@ -181,8 +181,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         Ok(boot) => boot,
         Err(error) => return home.enter_anew(&error),
     };
-    let near = state::cache::Near::default();
-    let birth = home.birth(&args, boot, near.clone())?;
+    let birth = home.birth(&args, boot)?;
     let mut sockets = Sockets::open(&home.doors, inherited)?;
     let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
     let kept = sockets.kept()?;
@@ -196,7 +195,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
             return home.enter_anew(&error);
         }
     };
-    let (running, leaves) = started.serve(&home, &args, sockets, &tcp_ports, &io, near)?;
+    let (running, leaves) = started.serve(&home, &args, sockets, &tcp_ports, &io)?;
     let removed = matches!(leaves, Some(Leaving::Remove)) && io.block_on(departs(&running.port()));
     drop(running);
     home.close(removed)?;
@@ -270,7 +269,7 @@ impl Home {
         anew::enter(&self.held, &self.identity, &self.seeds, why).map(|()| Ended::Anew)
     }
 
-    fn birth(&self, args: &RunArgs, boot: Boot, near: state::cache::Near) -> Result<Birth, String> {
+    fn birth(&self, args: &RunArgs, boot: Boot) -> Result<Birth, String> {
         let card = Card {
             id: self.identity.node,
             boot,
@@ -295,7 +294,6 @@ impl Home {
             settings: state::Settings {
                 session: state::session::Settings { brick_bytes },
                 scratch: state::scratch::Settings { is_allowed: args.scratch },
-                cache: near,
                 ..state::Settings::default()
             },
             overflow: args.overflow || self.file.overflow,
@@ -454,7 +452,6 @@ impl Started {
         sockets: Sockets,
         tcp_ports: &Arc<edge::tcp::Ports>,
         io: &Runtime,
-        near: state::cache::Near,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
         let Self { running, card, store, join, tunnels, doorman, tls, dialer, dial, certificate, .. } = self;
         let Self { meter, functions, arrivals, starts, .. } = self;
@@ -479,7 +476,6 @@ impl Started {
             Arc::clone(&keeper),
             (logbook, programs),
             Arc::clone(&services_tls),
-            near,
         );
         let desk = Arc::new(desk);
         // The page starts a task that samples.

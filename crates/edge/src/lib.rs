@@ -17,7 +17,6 @@ pub mod functions;
 mod handle;
 pub mod http;
 pub mod meter;
-pub mod near;
 pub mod newcomers;
 mod outlier;
 pub mod overload;
