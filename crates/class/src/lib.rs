@@ -12,6 +12,7 @@ mod io;
 pub mod limits;
 mod number;
 pub mod quota;
+mod scene;
 mod secret;
 mod spec;
 pub mod version;
@@ -32,6 +33,7 @@ pub use figure::{Figure, Kind};
 pub use io::{Declared, Input, Numbers, Output, Space};
 pub use number::Number;
 pub use quota::{Bound, Bounds, Quota, Used};
+pub use scene::{Leaver, Leaving, Moment, Peer, Scene};
 pub use secret::{CookieKey, CookieSecret};
 pub use spec::{Key, Line, Spec, Wrong, is_number, size, span};
 pub use version::Version;
@@ -132,6 +134,11 @@ pub trait Class: Sized {
 
     /// How many nodes tell of each key by [`Class::used`], while so many nodes live. None if nothing is told of its namespaces.
     fn copies(&self, _spec: &Self::Spec, _live: usize) -> Option<u64> {
+        None
+    }
+
+    /// Why a node that leaves is still needed, in words, if it is. Asked of any node, about any.
+    fn needs(&self, _scene: &Scene<'_, Self>, _leaver: Leaver) -> Option<String> {
         None
     }
 

@@ -15,7 +15,7 @@ pub const CLONES: &str = "clones";
 /// [`clones::Assignments`]: the root group's leader, at each change.
 pub const ASSIGNMENTS: &str = "assignments";
 /// [`BrickReport`]: each node, at each change.
-pub const BRICK: &str = "brick";
+pub use state::session::{BRICK, BrickReport};
 
 /// [`crate::leave::Wish`]: the node that an operator asked to let some node restart or leave.
 pub const WISH: &str = "wish";
@@ -152,14 +152,6 @@ impl NodeReport {
     pub fn busy(&self) -> u16 {
         self.gauges.get("machine.busy").map_or(self.load, |busy| (*busy).min(1000) as u16)
     }
-}
-
-/// How far a node's brick has followed the brick map.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BrickReport {
-    pub seen: u64,
-    pub filled: u64,
 }
 
 fn place(figure: &str) -> Option<usize> {

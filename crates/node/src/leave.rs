@@ -8,28 +8,19 @@
 use std::collections::BTreeSet;
 
 use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span, Time};
+use class::{Leaver, Moment, Peer};
 use cluster::Card;
 use cluster::root::{self, Parting};
 use serde::{Deserialize, Serialize};
-use state::NamespaceSpec;
 use state::linear::{Placed, place};
-use state::session::limits::{BRICKS_ASKED, MEMBERS_MIN};
+
+pub use class::Leaving;
 
 use crate::facts::{self, BrickReport};
 use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_RUNS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
 use crate::wires::groups_of;
-
-/// How a node leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Leaving {
-    /// It comes back at once: whoever watches over the process starts it again.
-    Restart,
-    /// It does not come back.
-    Remove,
-}
 
 /// What an operator wants of one life of one node: the fact [`facts::WISH`].
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -76,8 +67,7 @@ impl Node {
             return Outcome::Refused(Refused::wrong(why));
         };
         let no_room = || self.no_room(card.id).filter(|_| how == Leaving::Remove);
-        // Who leaves for good is out of the brick map only when all others have what they should, whatever they lack now.
-        let stays = self.needed(card.id, how, how == Leaving::Restart);
+        let stays = self.needed(Leaver { who: card.id, how, when: Moment::Wished });
         if let Some(why) = stays.or_else(no_room).filter(|_| !force) {
             return Outcome::Refused(Refused::busy(why, Span::secs(1)));
         }
@@ -139,48 +129,36 @@ impl Node {
     pub(crate) fn is_settled(&self, id: NodeId) -> bool {
         let Some(map) = self.classes.session.map() else { return false };
         let report = if id == self.me() {
-            Some(BrickReport { seen: self.classes.session.map_seen(), filled: self.classes.session.filled() })
+            Some(self.classes.session.brick_report())
         } else {
             self.beacons.get(id, facts::BRICK).and_then(|bytes| facts::decode::<BrickReport>(bytes))
         };
         report.is_some_and(|report| report.filled >= map.epoch)
     }
 
-    /// Why this node's brick is needed now, if it is.
+    /// Why a node cannot end now, if it is still needed.
     pub(crate) fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
-        self.needed(who, how, true)
+        self.needed(Leaver { who, how, when: Moment::Ends })
     }
 
-    /// The same; without `at_once` it does not matter that others are still taking in what they are to have.
-    fn needed(&self, who: NodeId, how: Leaving, at_once: bool) -> Option<String> {
-        let Some(map) = self.classes.session.map() else { return Some("the brick map is not known yet".into()) };
-        if !map.is_brick(who) {
-            return None;
-        }
-        let count = map.members.len();
-        if how == Leaving::Remove && count <= MEMBERS_MIN && map.members.contains(&who) {
-            return Some(format!("{count} bricks are the fewest that keep three copies; let another node join first"));
-        }
-        if count < BRICKS_ASKED {
-            return Some(format!("with {count} of {BRICKS_ASKED} bricks, sessions would be refused or lost meanwhile"));
-        }
-        if map.old.is_some() && how == Leaving::Restart {
-            return Some("bricks are changing places".into());
-        }
-        for id in map.everyone().into_iter().filter(|id| *id != who) {
-            let name = self.name_of(id);
-            let is_live = self.live_cards().any(|card| card.id == id)
-                && self.seen.get(&id).is_none_or(|seen| seen.state == NodeState::Live);
-            // Of two that leave at the same time the first goes first.
-            let goes_first = self.leaving(id).is_some() && id < who;
-            match (is_live, goes_first, self.is_settled(id)) {
-                (false, ..) => return Some(format!("{name} is not live: its copies are missing already")),
-                (_, true, _) => return Some(format!("{name} is leaving")),
-                (.., false) if at_once => return Some(format!("the brick of {name} is not settled yet")),
-                (true, false, _) => (),
-            }
-        }
-        None
+    /// Why a node is needed by a class.
+    fn needed(&self, leaver: Leaver) -> Option<String> {
+        let known = self.seen.values().map(|seen| &seen.card).chain(self.live_cards());
+        let peer = |card: &Card| {
+            let is_there = self.live_cards().any(|live| live.id == card.id);
+            let leaves = self.leaving(card.id);
+            let peer = Peer {
+                name: self.name_of(card.id),
+                is_live: is_there && self.seen.get(&card.id).is_none_or(|seen| seen.state == NodeState::Live),
+                leaves,
+                is_usable: is_there && leaves != Some(Leaving::Remove) && self.report_of(card.id).disk.is_none(),
+            };
+            (card.id, peer)
+        };
+        let (peers, namespaces) = (known.map(peer).collect(), &*self.namespaces);
+        let facts = |id: NodeId, key: &str| self.beacons.get(id, key);
+        let view = state::View { me: self.me(), peers: &peers, namespaces, facts: &facts };
+        self.classes.needs(&view, leaver)
     }
 
     /// At each tick: lets a wish go that was heard, and takes this node's own leaving on.
@@ -291,17 +269,6 @@ impl Node {
             let wanted = self.namespaces.get(&placed.namespace).and_then(groups_of);
             wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
         };
-        let too_many = |(name, spec): (&String, &NamespaceSpec)| {
-            let copies = spec.object()?.copies;
-            (copies as usize > usable).then(|| {
-                format!(
-                    "namespace {name} keeps {copies} copies of each object, and {usable} other live nodes are not enough for that; let another node join first, or declare fewer copies"
-                )
-            })
-        };
-        if let Some(why) = self.namespaces.iter().find_map(too_many) {
-            return Some(why);
-        }
         let its = |placed: &&Placed| placed.members.contains(&who);
         let placed = self.placed.values().filter(its).find(|placed| lacks(placed))?;
         let (namespace, copies) = (&placed.namespace, placed.members.len());

@@ -744,7 +744,7 @@ impl Node {
     }
 
     pub(crate) fn report_brick(&mut self, now: Now, out: &mut Out) {
-        let report = BrickReport { seen: self.classes.session.map_seen(), filled: self.classes.session.filled() };
+        let report = self.classes.session.brick_report();
         // Putting what stands changes nothing.
         self.put_fact(now, facts::BRICK, facts::encode(&report), out);
     }

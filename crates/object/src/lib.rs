@@ -59,7 +59,7 @@ use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
 use bytes::Bytes;
 use class::dump::Record;
 use class::version::Clock;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Numbers, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Leaving, Moment, Number, Numbers, Scene, Used};
 use flow::stage::Shown;
 use prost::Message;
 
@@ -331,6 +331,18 @@ impl Class for Object {
 
     fn copies(&self, spec: &Spec, live: usize) -> Option<u64> {
         Some(u64::from(spec.copies).clamp(1, live.max(1) as u64))
+    }
+
+    fn needs(&self, scene: &Scene<'_, Self>, Leaver { who, how, when }: Leaver) -> Option<String> {
+        if how != Leaving::Remove || when != Moment::Wished {
+            return None;
+        }
+        let usable = scene.peers.iter().filter(|(id, peer)| **id != who && peer.is_usable).count();
+        let (name, spec) = scene.spaces.iter().find(|(_, spec)| spec.copies as usize > usable)?;
+        let copies = spec.copies;
+        Some(format!(
+            "namespace {name} keeps {copies} copies of each object, and {usable} other live nodes are not enough for that; let another node join first, or declare fewer copies"
+        ))
     }
 
     fn figures(&self) -> Vec<u64> {

@@ -80,7 +80,7 @@ use base::hash::FixedMap;
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::dump::Record;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Space, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Number, Scene, Space, Used};
 use flow::Histogram;
 use flow::histogram::Powers;
 use flow::stage::Shown;
@@ -91,7 +91,7 @@ pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Kind, Lease, Op, Place, Reply, When};
 pub use outlier::{Measure, Opinion, Outlier};
-pub use report::{BrickLoad, Report};
+pub use report::{BRICK, BrickLoad, BrickReport, Report};
 pub use shown::Stub;
 pub use spec::{Merges, Spec};
 pub use version::Version;
@@ -278,6 +278,10 @@ impl Class for Session {
 
     fn copies(&self, _: &Spec, _: usize) -> Option<u64> {
         Some(self.map.as_ref().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED) as u64)
+    }
+
+    fn needs(&self, scene: &Scene<'_, Self>, leaver: Leaver) -> Option<String> {
+        self.needed(scene, leaver)
     }
 
     fn figures(&self) -> Vec<u64> {

@@ -53,6 +53,22 @@ impl Declaration<'_> {
     }
 }
 
+/// What all classes may look at ([`class::Scene`]).
+pub struct View<'a> {
+    pub me: NodeId,
+    pub peers: &'a BTreeMap<NodeId, class::Peer>,
+    pub namespaces: &'a BTreeMap<String, NamespaceSpec>,
+    pub facts: &'a dyn Fn(NodeId, &str) -> Option<&'a Bytes>,
+}
+
+impl<'a> View<'a> {
+    /// For one class.
+    pub(crate) fn of<C: class::Class>(&self, of: fn(&NamespaceSpec) -> Option<&C::Spec>) -> class::Scene<'a, C> {
+        let spaces = self.namespaces.iter().filter_map(|(name, spec)| Some((name.as_str(), of(spec)?))).collect();
+        class::Scene { me: self.me, peers: self.peers, spaces, facts: self.facts }
+    }
+}
+
 /// Why an operation was not done, or may not have been, and when to ask again. What may have happened can be asked again
 /// at once, if it does not matter how often it happens.
 pub(crate) fn undone<T>(outcome: &Outcome<T>) -> Option<(String, Option<Span>)> {

@@ -28,7 +28,7 @@ pub use session;
 pub use soft;
 pub use sql;
 
-pub use events::{Declaration, Output};
+pub use events::{Declaration, Output, View};
 use events::{OfAll, OfGroup, Recovering, run, undone};
 
 list::classes! {

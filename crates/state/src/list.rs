@@ -466,6 +466,17 @@ macro_rules! classes {
                 }
             }
 
+            /// Why a node that leaves is still needed by a class: the first that needs it says so.
+            pub fn needs(&self, view: &View<'_>, leaver: class::Leaver) -> Option<String> {
+                $(
+                    let scene = view.of::<$class>(NamespaceSpec::$field);
+                    if let Some(why) = class::Class::needs(&self.$field, &scene, leaver) {
+                        return Some(why);
+                    }
+                )*
+                None
+            }
+
             /// All figures with their values.
             pub fn shown(&self) -> impl Iterator<Item = (&'static class::Figure, u64)> {
                 let shown = std::iter::empty();
