@@ -3,7 +3,7 @@
 //! ([`Figure`]).
 //!
 //! This crate knows no class. `state` has the list of them; `node` wires the list and names no class where it carries events.
-//! What the six classes need of this contract, and what is not in it yet, stands in `docs/design/classes.md`.
+//! What classes need of this contract, and what is not in it yet, stands in `docs/design/classes.md`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod dump;

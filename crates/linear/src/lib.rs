@@ -23,6 +23,7 @@
 //! - `once.rs`: ids that callers give their writes, so that one that is asked again happens once.
 //! - `apart.rs`: what is done over several shards; `together.rs`: weak operations, several done as one.
 //! - `spec.rs`: the keys of a declaration. `split.rs`: how one group becomes two. `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
+//! - `report.rs`: what other nodes are told.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 #[cfg(test)]

@@ -77,8 +77,8 @@ macro_rules! asks {
             RevokeToken { name: String },
             /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed meanwhile.
             Leave { name: String, how: crate::Leaving, force: bool },
-            /// Take a node out of the declaration for good, whatever it still has: its certificate opens nothing any more. Without `force` only if
-            /// nothing is lost by it.
+            /// Take a node out of the declaration for good, whatever it still has: its certificate opens nothing any more.
+            /// Without `force` only if nothing is lost by it.
             Remove { name: String, force: bool },
             /// This node leaves for good, and its doors are closed: it is none of the cluster's any more.
             Depart,

@@ -6,7 +6,8 @@
 //!             Effect ◄─────┴────────────┴──────────────────────────────────────────────────────────┘
 //! ```
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
-//! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back, `mistakes.rs` what is wrong with it as a whole.
+//! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back, `mistakes.rs` what is wrong with it as a whole,
+//!   `fits.rs` whether the nodes that are there have what it needs.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard, `parted.rs` what goes in parts; `picture.rs` builds the [`View`] that front doors read.
 //! - `runs.rs`: what services run once, or at times.
 //! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster, `acme.rs`: those that come by themselves; `services.rs`: what is done with one service without its file.

@@ -82,7 +82,8 @@ struct Space {
 const BOUNDS: Bounds = Bounds { bytes: Some(BYTES_MAX), keys: Some(KEYS_MAX) };
 
 /// Why a node without [`Settings::is_allowed`] takes no such namespace.
-const NOT_ALLOWED: &str = "class scratch is for tests: start the nodes with --scratch, as `coppice up --scratch` does, or choose another class";
+const NOT_ALLOWED: &str = "class scratch is for tests: start the nodes with --scratch, as `coppice up --scratch` does, \
+                           or choose another class";
 
 impl Class for Scratch {
     const NAME: &'static str = "scratch";

@@ -25,7 +25,7 @@
 //! Files: `op` the words; `map` who holds what; the clock is `class::version`; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` what clients hold; `shown` figures;
 //! `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick`, `table` and `counted` its memory;
-//! `fill`; `dump` how a namespace is read out and put back; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
+//! `fill`; `dump` how a namespace is read out and put back; `report` what others are told, and who is needed; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod brick;
