@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use base::{NodeId, Now, Outcome, Refused, Time};
+use base::{Boot, NodeId, Now, Outcome, Refused, Time};
 
 use crate::checkpoint::Keeper;
 use crate::context::{Context, Range};
@@ -36,6 +36,8 @@ pub struct CatchUp {
     ask_at: Time,
     /// What each peer had when it was first heard of.
     first: BTreeMap<NodeId, Context>,
+    /// Who is asked meanwhile, and whether it has written: all go to one, so that who wrote reads it.
+    asks: Option<(NodeId, bool)>,
     /// Operations that wait for the end of it.
     waiting: VecDeque<(Asked, Op)>,
 }
@@ -43,7 +45,8 @@ pub struct CatchUp {
 impl Held {
     /// `catches_up`: others may have something of it.
     pub fn new(now: Time, space: Space, spec: Spec, catches_up: bool) -> Self {
-        let catch_up = || CatchUp { since: now, ask_at: now, first: BTreeMap::new(), waiting: VecDeque::new() };
+        let catch_up =
+            || CatchUp { since: now, ask_at: now, first: BTreeMap::new(), asks: None, waiting: VecDeque::new() };
         Self {
             space,
             spec,
@@ -90,6 +93,19 @@ impl Held {
 
     pub fn take_waiting(&mut self) -> VecDeque<(Asked, Op)> {
         self.catches_up.as_mut().map(|catch_up| std::mem::take(&mut catch_up.waiting)).unwrap_or_default()
+    }
+
+    /// Who of these is asked while it catches up. Where another one has written for it that is gone, nobody: then it waits.
+    pub fn asks(&mut self, serve: &[(NodeId, Boot)], writes: bool) -> Option<(NodeId, Boot)> {
+        let asks = &mut self.catches_up.as_mut()?.asks;
+        let same = asks.and_then(|(node, _)| serve.iter().find(|(id, _)| *id == node));
+        let (chosen, wrote) = match (same, *asks) {
+            (Some(same), Some((_, wrote))) => (*same, wrote),
+            (None, Some((_, true))) => return None,
+            _ => (*serve.first()?, false),
+        };
+        *asks = Some((chosen.0, wrote || writes));
+        Some(chosen)
     }
 
     /// Before it serves it has these, too.

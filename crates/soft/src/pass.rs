@@ -1,6 +1,6 @@
 //! Operations that another node does for this one: while this one catches up, and reads for which it knows too little. The other answers
 //! as if it had been asked by its own door; what it cannot answer either goes to the next one. A write that was passed on may have
-//! happened once it is under way. Who reads here afterwards sees it: this node serves when it has what the other had made by then.
+//! happened once it is under way. While a node catches up it asks one alone, so that who wrote reads it there. Who reads here afterwards sees it: this node serves when it has what the other had made by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,11 @@ impl Soft {
         };
         let all: Vec<(NodeId, Boot)> = if may { self.peers.iter().filter_map(serve).collect() } else { Vec::new() };
         let Some(action) = AnAction::of(&op.action).filter(|_| !all.is_empty()) else { return Err((asked, op)) };
-        let to = all[self.rng.below(all.len() as u64) as usize];
+        let at = self.rng.below(all.len() as u64) as usize;
+        let held = self.spaces.get_mut(&space).filter(|held| !held.is_settled());
+        let Some(to) = held.map_or(Some(all[at]), |held| held.asks(&all, op.action.is_write())) else {
+            return Err((asked, op));
+        };
         tried.push(to.0);
         self.passes.last += 1;
         let number = self.passes.last;
@@ -194,8 +198,10 @@ impl Soft {
         };
         match outcome {
             Outcome::Refused(Refused { why, retry_after: Some(after) }) => {
-                let Err((asked, op)) = self.pass(now, space, (asked, op), tried, out) else { return Ok(()) };
-                match self.spaces.get_mut(&space).filter(|held| op.stale.is_none() && !held.is_settled()) {
+                let waits = self.spaces.get(&space).is_some_and(|held| op.stale.is_none() && !held.is_settled());
+                let passed = if waits { Err((asked, op)) } else { self.pass(now, space, (asked, op), tried, out) };
+                let Err((asked, op)) = passed else { return Ok(()) };
+                match self.spaces.get_mut(&space).filter(|_| waits) {
                     Some(held) => out.extend(held.wait(asked, op).err().map(|asked| crate::catchup::refused(asked.id))),
                     None => out.push(answer(Outcome::Refused(Refused::busy(why, after)))),
                 }
