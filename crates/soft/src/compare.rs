@@ -193,7 +193,7 @@ impl Soft {
         if more.is_empty() || more.len() > stretch.wants {
             return Err(Odd("another number of symbols than was asked for"));
         }
-        transfer.start.get_or_insert_with(|| known);
+        transfer.start.get_or_insert(known);
         transfer.ticket = ticket;
         let is_other = stretch.told.as_ref().is_some_and(|before| before.until != until || before.sum != told.sum);
         if is_other && !stretch.symbols.is_empty() {

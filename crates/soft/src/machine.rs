@@ -243,7 +243,7 @@ impl Soft {
             if self.is_call(asked.id) {
                 return out.push(catchup::refused(asked.id));
             }
-            let Err((asked, op)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
+            let Some((asked, op)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
             let held = self.spaces.get_mut(&id).expect("each name has its space");
             if let Err(asked) = held.wait(asked, op) {
                 out.push(catchup::refused(asked.id));
@@ -259,7 +259,7 @@ impl Soft {
             Some(most) => {
                 let age = self.staleness(now, id);
                 if age > most {
-                    let Err((asked, _)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
+                    let Some((asked, _)) = self.pass(now, id, (asked, op), Vec::new(), out) else { return };
                     let why = format!("what this node knows may be {} ms old: ask another one", age.as_millis());
                     return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
                 }

@@ -78,7 +78,7 @@ impl Soft {
         (asked, op): (Asked, Op),
         mut tried: Vec<NodeId>,
         out: &mut Vec<Output>,
-    ) -> Result<(), (Asked, Op)> {
+    ) -> Option<(Asked, Op)> {
         let may = self.level >= COMPARE_LEVEL
             && !self.is_call(asked.id)
             && self.passes.calls.len() < PASSES_MAX
@@ -88,11 +88,11 @@ impl Soft {
             (peer.dead.is_none() && peer.serves.contains(&space) && !tried.contains(id)).then_some((*id, peer.boot))
         };
         let all: Vec<(NodeId, Boot)> = if may { self.peers.iter().filter_map(serve).collect() } else { Vec::new() };
-        let Some(action) = AnAction::of(&op.action).filter(|_| !all.is_empty()) else { return Err((asked, op)) };
+        let Some(action) = AnAction::of(&op.action).filter(|_| !all.is_empty()) else { return Some((asked, op)) };
         let at = self.rng.below(all.len() as u64) as usize;
         let held = self.spaces.get_mut(&space).filter(|held| !held.is_settled());
         let Some(to) = held.map_or(Some(all[at]), |held| held.asks(&all, op.action.is_write())) else {
-            return Err((asked, op));
+            return Some((asked, op));
         };
         tried.push(to.0);
         self.passes.last += 1;
@@ -101,13 +101,13 @@ impl Soft {
         let call = Call { space, boot: to.1.0, number, budget, stale: op.stale.map(|stale| stale.0), action };
         let frame = Frame::new(kind::CALL, call.encode_to_vec());
         if !fits(&frame) {
-            return Err((asked, op));
+            return Some((asked, op));
         }
         out.push(Output::Send { to: to.0, frame });
         self.seen.passed += 1;
         self.passes.deadlines.insert((asked.deadline, number));
         self.passes.calls.insert(number, Passed { space, asked, op, to, at: now.mono, tried });
-        Ok(())
+        None
     }
 
     /// What has waited until a node was known that serves.
@@ -121,7 +121,7 @@ impl Soft {
             }
             let waiting = self.spaces.get_mut(&id).map(crate::catchup::Held::take_waiting).unwrap_or_default();
             for one in waiting {
-                let Err((asked, op)) = self.pass(now, id, one, Vec::new(), out) else { continue };
+                let Some((asked, op)) = self.pass(now, id, one, Vec::new(), out) else { continue };
                 let held = self.spaces.get_mut(&id).expect("it was just seen");
                 if let Err(asked) = held.wait(asked, op) {
                     out.push(crate::catchup::refused(asked.id));
@@ -199,8 +199,8 @@ impl Soft {
         match outcome {
             Outcome::Refused(Refused { why, retry_after: Some(after) }) => {
                 let waits = self.spaces.get(&space).is_some_and(|held| op.stale.is_none() && !held.is_settled());
-                let passed = if waits { Err((asked, op)) } else { self.pass(now, space, (asked, op), tried, out) };
-                let Err((asked, op)) = passed else { return Ok(()) };
+                let passed = if waits { Some((asked, op)) } else { self.pass(now, space, (asked, op), tried, out) };
+                let Some((asked, op)) = passed else { return Ok(()) };
                 match self.spaces.get_mut(&space).filter(|_| waits) {
                     Some(held) => out.extend(held.wait(asked, op).err().map(|asked| crate::catchup::refused(asked.id))),
                     None => out.push(answer(Outcome::Refused(Refused::busy(why, after)))),
@@ -235,7 +235,7 @@ impl Soft {
             let Passed { space, asked, op, tried, .. } = passed;
             if op.action.is_write() {
                 out.push(unanswered(asked.id, true));
-            } else if let Err((asked, _)) = self.pass(now, space, (asked, op), tried, out) {
+            } else if let Some((asked, _)) = self.pass(now, space, (asked, op), tried, out) {
                 out.push(unanswered(asked.id, false));
             }
         }

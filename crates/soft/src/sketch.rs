@@ -110,7 +110,8 @@ mod tests {
     }
 
     fn sorted(Difference { mut mine, mut theirs }: Difference) -> (Vec<u64>, Vec<u64>) {
-        (mine.sort_unstable(), theirs.sort_unstable());
+        mine.sort_unstable();
+        theirs.sort_unstable();
         (mine, theirs)
     }
 
@@ -125,7 +126,8 @@ mod tests {
             assert!(needed <= bound, "{same} the same, {differ} not: {needed} symbols");
             let (mut only_mine, mut only_theirs) =
                 (numbers(1 << 40, differ / 2), numbers(1 << 50, differ - differ / 2));
-            (only_mine.sort_unstable(), only_theirs.sort_unstable());
+            only_mine.sort_unstable();
+            only_theirs.sort_unstable();
             assert_eq!(sorted(difference(&symbols, &mine).unwrap()), (only_mine, only_theirs));
         }
     }
