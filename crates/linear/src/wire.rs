@@ -341,7 +341,7 @@ pub fn decode_batch(data: Bytes) -> Option<Batch> {
             5 => batch.bounds.bytes = Some(field.number()?),
             6 => batch.bounds.keys = Some(field.number()?),
             7 => batch.piece = Some(WirePiece::decode(data.slice_ref(field.bytes()?)).ok()?.take()?),
-            8 => batch.drops_pieces = field.is_true()?,
+            8 => batch.drops_pieces = field.truth()?,
             _ => (),
         }
         Some(())
@@ -441,12 +441,12 @@ pub fn decode_call(head: Bytes) -> Option<Call> {
     each_field(&head, |tag, field| {
         match tag {
             1 => group = GroupId(field.number()?),
-            2 => reads = field.is_true()?,
+            2 => reads = field.truth()?,
             3 => command = Some(field.bytes()?),
             4 => answer = Some(field.bytes()?),
             5 => stale = field.number()?,
             6 => leave = Some(WireLeave::decode(field.bytes()?).ok()?),
-            7 => sole = field.is_true()?,
+            7 => sole = field.truth()?,
             _ => (),
         }
         Some(())

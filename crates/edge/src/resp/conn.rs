@@ -53,6 +53,7 @@ pub async fn run(stream: Stream, mut client: Client, node: Rc<Node>, _open: Open
         slots: VecDeque::new(),
         busy: Busy::new(&node.gate),
         keys: VecDeque::new(),
+        written: 0,
         batches: Batches::new(&node.gate),
         held_bytes: 0,
         wide: 0,
@@ -132,6 +133,8 @@ struct Conn {
     busy: Busy,
     /// Keys of all slots, in order.
     keys: VecDeque<Key>,
+    /// How many of them are written.
+    written: usize,
     /// Those that gather commands, until all that has come is started.
     batches: Batches,
     /// Bytes of the commands of all slots.
@@ -329,7 +332,7 @@ impl Conn {
             let now = *now.get_or_insert_with(Instant::now);
             let waited = slot.work.is_blocked();
             let slot = self.slots.pop_front().expect("its front was just looked at");
-            self.keys.drain(..slot.keys);
+            self.written -= self.keys.drain(..slot.keys).filter(|key| key.writes).count();
             self.held_bytes -= slot.bytes;
             self.wide -= usize::from(!slot.is_brief);
             // The time that a client chose to wait is not ours.
@@ -585,6 +588,7 @@ impl Conn {
             Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, Duration::ZERO),
             work => {
                 let About { bytes, batch, is_brief } = about;
+                self.written += touches.keys().iter().filter(|(_, writes)| *writes).count();
                 self.keys.extend(touches.keys().iter().map(|(hash, writes)| Key {
                     hash: *hash,
                     writes: *writes,
@@ -635,6 +639,9 @@ impl Conn {
         let Some(first) = self.slots.front() else { return Meets::Nothing };
         if first.alone || matches!(touches, Touches::All) {
             return Meets::Others;
+        }
+        if self.written == 0 && !touches.keys().iter().any(|(_, writes)| *writes) {
+            return Meets::Nothing;
         }
         let mut met = 0;
         for (hash, writes) in touches.keys() {

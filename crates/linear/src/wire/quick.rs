@@ -198,7 +198,7 @@ impl<'a> Field<'a> {
         self.number().map(|number| number as u32)
     }
 
-    pub fn is_true(self) -> Option<bool> {
+    pub fn truth(self) -> Option<bool> {
         self.number().map(|number| number != 0)
     }
 
