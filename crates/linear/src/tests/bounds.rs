@@ -120,11 +120,11 @@ fn what_does_not_fit_into_a_frame_is_refused_before_it_is_anywhere() {
     let [(1, Outcome::Refused(refused))] = &door.ended[..] else { panic!("{:?}", door.ended) };
     assert!(refused.to_string().contains("over the limit"), "{refused}");
     let empty = repeated("s", "set.add", "", 16_000);
-    door.ask_op(1_000, op(vec![empty; STEPS_MAX]));
+    door.ask_op(1_000, op(vec![empty; 1_024]));
     assert!(matches!(door.ended[1..], [(2, Outcome::Refused(_))]));
     assert!(door.sent.is_empty());
     // The largest that goes is a frame, be it a call or an entry.
-    let steps = padded(COMMAND_BYTES_MAX - (700 << 10));
+    let steps = padded(COMMAND_BYTES_MAX - 700 * STEPS_MAX);
     door.ask_op(1_000, op(steps.clone()));
     let [command] = &door.sent[..] else { panic!("it goes: {:?}", door.ended.len()) };
     let bytes = wire::encode_batch(&Batch { commands: vec![command.clone()], ..Batch::default() }).len();

@@ -86,7 +86,7 @@ fn several_values_are_read_at_once() {
     let functions: Vec<_> = op.steps.iter().map(|step| step.function).collect();
     assert_eq!((functions, op.over), (vec!["look", "look", "look", "look", "age"], Over::Each));
     assert!(op.steps[2].key[..] == [0xff] && op.stale == Some(base::Span::millis(500)));
-    for wrong in [r#"{"keys": "a"}"#, "{}", &format!("{{\"keys\": {:?}}}", vec!["k"; 1024])] {
+    for wrong in [r#"{"keys": "a"}"#, "{}", &format!("{{\"keys\": {:?}}}", vec!["k"; 16_384])] {
         assert_eq!(linear(Vec::new(), "POST /v1/ns/carts/mget", wrong).0, 400, "{:.60}", wrong);
     }
 }
