@@ -81,7 +81,7 @@ impl Soft {
     ) -> Option<(Asked, Op)> {
         let may = self.level >= COMPARE_LEVEL
             && !self.is_call(asked.id)
-            && self.passes.calls.len() < PASSES_MAX
+            && self.passes.calls.len() + self.passes.unseen.len() < PASSES_MAX
             && tried.len() < PASS_TRIES
             && asked.deadline > now.mono;
         let serve = |(id, peer): (&NodeId, &crate::machine::Peer)| {
