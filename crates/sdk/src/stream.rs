@@ -62,6 +62,17 @@ impl Events {
         }
     }
 
+    /// After a cursor; without one, what comes from now on; after `""`, what there is, and then what changes. `call` has a query.
+    pub fn behind(node: Node, mut call: Call, after: Option<&str>) -> Self {
+        // An empty cursor is no id of an event: it stands in the address, and the first id takes its place.
+        if after == Some("") {
+            call.path.push_str("&after=");
+        }
+        let mut events = Self::new(node, call);
+        events.goes_on_after(after.filter(|after| !after.is_empty()).map(str::to_owned));
+        events
+    }
+
     pub async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.reader.whole.pop_front() {

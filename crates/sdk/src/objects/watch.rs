@@ -44,12 +44,8 @@ impl Objects {
     /// What changes of owners that begin so (of all, with an empty prefix), after the cursor of an [`ObjectChange::UpTo`]; without one,
     /// from now on; after `""`, what there is, and then what changes. Owners whose names are no text are passed over.
     pub fn watch(&self, prefix: &str, after: Option<&str>) -> ObjectWatch {
-        // An empty cursor is no id of an event: it stands in the address, and the first id takes its place.
-        let all = if after == Some("") { "&after=" } else { "" };
-        let call = self.call(Method::GET, &format!("watch?prefix={}{all}", quoted(prefix)));
-        let mut events = Events::new(self.node.clone(), call);
-        events.goes_on_after(after.filter(|after| !after.is_empty()).map(str::to_owned));
-        ObjectWatch { events, is_over: false }
+        let call = self.call(Method::GET, &format!("watch?prefix={}", quoted(prefix)));
+        ObjectWatch { events: Events::behind(self.node.clone(), call, after), is_over: false }
     }
 }
 

@@ -71,11 +71,9 @@ impl Soft {
     /// # Ok(()) }
     /// ```
     pub fn changes(&self, prefix: &str, after: Option<&str>) -> SoftChanges {
-        let from = if after == Some("") { "&after=" } else { "" };
-        let path = format!("/v1/ns/{}/watch?prefix={}{from}", quoted(&self.namespace), quoted(prefix));
-        let mut events = Events::new(self.node.clone(), Call::new(Method::GET, path, &self.token));
-        events.goes_on_after(after.filter(|after| !after.is_empty()).map(str::to_owned));
-        SoftChanges { events, is_over: false }
+        let path = format!("/v1/ns/{}/watch?prefix={}", quoted(&self.namespace), quoted(prefix));
+        let call = Call::new(Method::GET, path, &self.token);
+        SoftChanges { events: Events::behind(self.node.clone(), call, after), is_over: false }
     }
 }
 
