@@ -19,6 +19,13 @@ pub struct Cluster {
     events: mpsc::Receiver<Value>,
 }
 
+/// Which node it runs on (the first one is 0), where it listens, and its process.
+pub struct FirstClone {
+    pub node: usize,
+    pub addr: SocketAddr,
+    pub pid: i32,
+}
+
 impl Cluster {
     pub fn start(nodes: u8, demo: bool) -> Result<Cluster, String> {
         Self::start_with(nodes, demo, &[], &[])
@@ -195,11 +202,24 @@ impl Cluster {
 
     /// Where the first clone of a service listens. It serves already.
     pub fn clone_addr(&self, service: &str) -> Result<SocketAddr, String> {
+        Ok(self.first_clone(service)?.addr)
+    }
+
+    /// The first clone of a service. It serves already.
+    pub fn first_clone(&self, service: &str) -> Result<FirstClone, String> {
         let status = self.status()?;
         let all = status["services"].as_array().into_iter().flatten();
-        let port = all.filter(|of| of["name"] == service).find_map(|of| of["clones"][0]["port"].as_u64());
-        let port = port.and_then(|port| u16::try_from(port).ok()).ok_or_else(|| format!("{service} has no port"))?;
-        Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+        let clones = all.filter(|of| of["name"] == service).find_map(|of| of["clones"].as_array());
+        let clone = clones.and_then(|clones| clones.first()).ok_or_else(|| format!("{service} has no clone"))?;
+        let names = self.ready["nodes"].as_array().into_iter().flatten().map(|node| &node["name"]);
+        let node = names.enumerate().find(|(_, name)| **name == clone["node"]).map(|(node, _)| node);
+        let number =
+            |field: &str| clone[field].as_u64().ok_or_else(|| format!("the clone of {service} has no {field}"));
+        let node = node.ok_or_else(|| format!("nobody knows the node of {service}"))?;
+        let ip = self.doors("http").get(node).ok_or("no edge")?.ip();
+        let port = u16::try_from(number("port")?).map_err(|e| e.to_string())?;
+        let pid = i32::try_from(number("pid")?).map_err(|e| e.to_string())?;
+        Ok(FirstClone { node, addr: SocketAddr::new(ip, port), pid })
     }
 
     pub fn status(&self) -> Result<Value, String> {

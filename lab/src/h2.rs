@@ -50,17 +50,47 @@ pub fn certificate(folder: &Path) -> Result<CertificateDer<'static>, String> {
     Ok(made.cert.der().clone())
 }
 
+/// What connects to who has this certificate, for HTTP/2.
+pub fn connector(certificate: &CertificateDer<'static>) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).map_err(|e| e.to_string())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|e| e.to_string())?.with_root_certificates(roots);
+    let mut config = config.with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Sends requests by one connection.
+pub type Sender = SendRequest<Empty<Bytes>>;
+
+/// A new connection.
+pub async fn open(at: SocketAddr, connector: &TlsConnector) -> Result<Sender, String> {
+    let tcp = TcpStream::connect(at).await.map_err(|e| format!("connect: {e}"))?;
+    tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+    let name = ServerName::try_from(HOST).map_err(|e| e.to_string())?;
+    let tls = connector.connect(name, tcp).await.map_err(|e| format!("TLS: {e}"))?;
+    let shaken = handshake(TokioExecutor::new(), TokioIo::new(tls)).await;
+    let (sender, connection) = shaken.map_err(|e| format!("handshake: {e}"))?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// Status and body of the answer to one request.
+pub async fn get(sender: &mut Sender, path: &str) -> Result<(u16, Bytes), String> {
+    let request = Request::get(format!("https://{HOST}{path}")).body(Empty::new()).map_err(|e| e.to_string())?;
+    sender.ready().await.map_err(|e| e.to_string())?;
+    let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.map_err(|e| format!("in the answer: {e}"))?;
+    Ok((status, body.to_bytes()))
+}
+
 impl Clients {
     /// One connection to each of these doors.
     pub fn start(doors: Vec<SocketAddr>, certificate: &CertificateDer<'static>) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).map_err(|e| e.to_string())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|e| e.to_string())?.with_root_certificates(roots);
-        let mut config = config.with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let connector = TlsConnector::from(Arc::new(config));
+        let connector = connector(certificate)?;
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -102,26 +132,20 @@ struct Client {
     at: SocketAddr,
     connector: TlsConnector,
     /// The connection that new requests go by.
-    now: Arc<Mutex<Option<SendRequest<Empty<Bytes>>>>>,
+    now: Arc<Mutex<Option<Sender>>>,
     opened: Arc<AtomicU64>,
 }
 
 impl Client {
     /// One that takes requests.
-    async fn sender(&self) -> Result<SendRequest<Empty<Bytes>>, String> {
+    async fn sender(&self) -> Result<Sender, String> {
         let mut now = self.now.lock().await;
         if let Some(sender) = now.as_mut()
             && sender.ready().await.is_ok()
         {
             return Ok(sender.clone());
         }
-        let tcp = TcpStream::connect(self.at).await.map_err(|e| format!("connect: {e}"))?;
-        tcp.set_nodelay(true).map_err(|e| e.to_string())?;
-        let name = ServerName::try_from(HOST).map_err(|e| e.to_string())?;
-        let tls = self.connector.connect(name, tcp).await.map_err(|e| format!("TLS: {e}"))?;
-        let shaken = handshake(TokioExecutor::new(), TokioIo::new(tls)).await;
-        let (sender, connection) = shaken.map_err(|e| format!("handshake: {e}"))?;
-        tokio::spawn(connection);
+        let sender = open(self.at, &self.connector).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         *now = Some(sender.clone());
         Ok(sender)

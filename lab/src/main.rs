@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`.
 
+mod bulk;
 mod callers;
 mod client;
 mod closed;
@@ -60,6 +61,9 @@ enum Command {
         #[arg(long)]
         takes_ms: u64,
     },
+    /// A service of large bodies, for experiments: runs as a clone
+    #[command(hide = true)]
+    Bulk,
     /// An application with sessions, for an experiment: runs as a clone
     #[command(hide = true)]
     Phone {
@@ -132,6 +136,12 @@ fn main() {
         }
         Command::Worker { at_once, takes_ms } => {
             if let Err(error) = worker::run(at_once, std::time::Duration::from_millis(takes_ms)) {
+                eprintln!("lab: {error}");
+                std::process::exit(1);
+            }
+        }
+        Command::Bulk => {
+            if let Err(error) = bulk::run() {
                 eprintln!("lab: {error}");
                 std::process::exit(1);
             }

@@ -17,7 +17,7 @@ pub struct Size {
 
 pub type Start = fn(SocketAddr, Size) -> Result<(Program, SocketAddr), String>;
 
-/// With certificate and key, two files, and TLS.
+/// With certificate and key, two files, TLS, and HTTP/2 for who asks for it.
 pub type StartTls = fn(SocketAddr, Size, [&Path; 2]) -> Result<(Program, SocketAddr), String>;
 
 /// Those of [`ALL`], in its order.
@@ -29,6 +29,9 @@ pub const ALL: [(&str, Start); 2] = [("nginx", nginx), ("haproxy", haproxy)];
 /// Those that keep what they have got: name, program, how they are started.
 pub const CACHES: [(&str, &str, Start); 2] =
     [("varnish", "varnishd", varnish), ("nginx proxy_cache", "nginx", nginx_cache)];
+
+/// Those of [`ALL`] as one sets them up for large bodies, which go past their disk.
+pub const BULK: [(&str, Start); 2] = [("nginx", nginx_bulk), ("haproxy", haproxy)];
 
 pub fn is_installed(program: &str) -> bool {
     Command::new(program).arg("-v").output().is_ok()
@@ -43,7 +46,13 @@ fn nginx_tls(origin: SocketAddr, size: Size, [certificate, key]: [&Path; 2]) -> 
     let http = format!(
         "ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:s:8m;"
     );
-    nginx_with(origin, size, "nginx-tls", ["ssl", &http, ""])
+    nginx_with(origin, size, "nginx-tls", ["ssl http2", &http, ""])
+}
+
+fn nginx_bulk(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
+    let http = "client_max_body_size 0; proxy_request_buffering off; proxy_max_temp_file_size 0; proxy_buffers 8 64k; \
+        proxy_buffer_size 64k; proxy_busy_buffers_size 128k; client_body_buffer_size 128k;";
+    nginx_with(origin, size, "nginx-bulk", ["", http, ""])
 }
 
 /// With a cache of 64 MiB in its folder, whose files stay open.
@@ -108,7 +117,7 @@ fn haproxy_with(origin: SocketAddr, size: Size, both: Option<String>) -> Result<
     if let Some(both) = &both {
         let file = dir.join("both.pem");
         std::fs::write(&file, both).map_err(|e| e.to_string())?;
-        ssl = format!("ssl crt {}", file.display());
+        ssl = format!("ssl crt {} alpn h2,http/1.1", file.display());
     }
     let Size { workers, connections } = size;
     let conf = format!(

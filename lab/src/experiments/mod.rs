@@ -1,6 +1,7 @@
 //! One file per experiment, one line per experiment.
 
 pub mod backup;
+mod bodies;
 mod burst;
 pub mod cache;
 mod cookie;
@@ -14,6 +15,7 @@ mod figure14;
 mod figure4;
 mod figures5to7;
 pub mod growth;
+mod http2;
 mod kills;
 pub mod linear;
 pub mod mail;
@@ -49,13 +51,15 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 41] = [
+pub const ALL: [(&str, &str, Run); 43] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
         session::run,
     ),
     ("edge", "HTTP proxying of 1 KiB answers, connections kept and not, against nginx and HAProxy", edge::run),
+    ("bodies", "bodies of 1 GiB down and up, here and by another node, against nginx and HAProxy", bodies::run),
+    ("http2", "HTTP/2 over TLS, 100 streams on each connection, against nginx and HAProxy", http2::run),
     ("websockets", "memory of a proxy for each idle WebSocket, against HAProxy and nginx", websockets::run),
     ("cookie", "sealing and verifying a cookie on one core, against the promised microsecond", cookie::run),
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
