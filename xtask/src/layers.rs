@@ -1,6 +1,7 @@
 //! Who may use whom: the table of architecture.md as data, compared with the workspace's real dependencies. A crate that
-//! is not in the table is a finding, so the table grows with the house. Built-in services, the crates of `services/`, are all
-//! alike and have no row: they use the SDK and nothing else of ours, and the program alone uses them.
+//! is not in the table is a finding, so the table grows with the house. Two kinds of crates are all alike and have no row. Built-in
+//! services, the crates of `services/`, use the SDK and nothing else of ours, and the program alone uses them. State classes, the
+//! crates that `state` uses, know the contract of `class` and no other class, and `state` alone uses them.
 
 use std::collections::BTreeSet;
 
@@ -28,17 +29,11 @@ const TABLE: &[Layer] = &[
     below("flow", &["base"]),
     below("cluster", &["base", "flow"]),
     below("class", &["base", "flow", "cluster"]),
-    // A state class knows the contract, and no other class.
-    below("session", &["base", "flow", "class"]),
-    below("soft", &["base", "flow", "class"]),
-    // A group of `linear` may have a database of class `sql` beside its keys: the one class that stands on another.
+    // The exception among classes: a group of `linear` may have a database of class `sql` beside its keys.
     below("sql", &["base", "flow", "class"]),
     below("linear", &["base", "flow", "cluster", "class", "sql"]),
-    below("cache", &["base", "flow", "class"]),
-    below("object", &["base", "flow", "class"]),
-    below("scratch", &["base", "flow", "class"]),
-    // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object", "sql", "scratch"]),
+    // The list of classes: the one place that names them all. All that have no row may stand there, too.
+    below("state", &["base", "flow", "class", "sql", "linear"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),
@@ -96,6 +91,11 @@ const NOT_BELOW_WATER: &[&str] = &[
     "tracing-subscriber",
 ];
 
+/// What a state class may use of ours.
+const OF_CLASSES: &[&str] = &["base", "flow", "class"];
+/// The crate that has them all.
+const HAS_CLASSES: &str = "state";
+
 /// What a built-in service may use of ours.
 const OF_SERVICES: &[&str] = &["sdk"];
 /// The crate that has them all.
@@ -111,6 +111,11 @@ pub fn check(metadata: &Value) -> Vec<Finding> {
         folder.is_some_and(|folder| folder.ends_with("services"))
     };
     let services: BTreeSet<&str> = packages.iter().filter(is_service).filter_map(|of| of["name"].as_str()).collect();
+    let has_classes = packages.iter().find(|package| package["name"].as_str() == Some(HAS_CLASSES));
+    let used_there = has_classes.and_then(|package| package["dependencies"].as_array()).into_iter().flatten();
+    let used_there = used_there.filter_map(|dependency| dependency["name"].as_str());
+    let has_row = |name: &str| TABLE.iter().any(|layer| layer.name == name);
+    let classes: BTreeSet<&str> = used_there.filter(|used| ours.contains(used) && !has_row(used)).collect();
     let mut findings = Vec::new();
     if packages.is_empty() {
         findings.push(finding("workspace", "cargo metadata shows no packages".into()));
@@ -118,14 +123,17 @@ pub fn check(metadata: &Value) -> Vec<Finding> {
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         let service = services.contains(name).then_some(&Layer { name: "", uses: OF_SERVICES, below_water: false });
-        let Some(layer) = service.or_else(|| TABLE.iter().find(|layer| layer.name == name)) else {
+        let class = classes.contains(name).then_some(&Layer { name: "", uses: OF_CLASSES, below_water: true });
+        let Some(layer) = service.or(class).or_else(|| TABLE.iter().find(|layer| layer.name == name)) else {
             findings.push(finding(name, "is not in the table of who may use whom (xtask/src/layers.rs)".into()));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = dependency["name"].as_str().unwrap_or_default();
             let in_tests = dependency["kind"].as_str() == Some("dev");
-            let may = layer.uses.contains(&used) || name == HAS_SERVICES && services.contains(used);
+            let may = layer.uses.contains(&used)
+                || name == HAS_SERVICES && services.contains(used)
+                || name == HAS_CLASSES && classes.contains(used) && !services.contains(used);
             if used != name && ours.contains(used) && !may {
                 let may = layer.uses.join(" ");
                 findings.push(finding(name, format!("uses {used}; it may use: {may}")));
@@ -138,9 +146,12 @@ pub fn check(metadata: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Whether the file of this path belongs to a crate below the waterline.
+/// Whether the file of this path belongs to a crate below the waterline: code of any crate in `crates/` that is not said to be above,
+/// as classes have no row.
 pub fn is_below_water(path: &str) -> bool {
-    TABLE.iter().any(|layer| layer.below_water && path.starts_with(&format!("crates/{}/src/", layer.name)))
+    let mut parts = path.split('/');
+    let (Some("crates"), Some(name), Some("src")) = (parts.next(), parts.next(), parts.next()) else { return false };
+    !TABLE.iter().any(|layer| !layer.below_water && layer.name == name)
 }
 
 fn finding(place: &str, what: String) -> Finding {
@@ -195,6 +206,22 @@ mod tests {
         assert_eq!(check_all(&[package("base", &[]), service("base")]), ["till: uses base; it may use: sdk"]);
         let found = check_all(&[sdk, service("sdk"), package("monitor", &[("till", None)])]);
         assert_eq!(found, ["monitor: uses till; it may use: base flow cluster host"]);
+    }
+
+    #[test]
+    fn a_state_class_knows_the_contract_alone_and_the_list_of_classes_alone_knows_it() {
+        let crates = |uses: &str| {
+            let state = package("state", &[("tally", None), ("base", None)]);
+            [package("base", &[]), package("clones", &[]), package("tally", &[(uses, None)]), state]
+        };
+        assert_eq!(check_all(&crates("base")), [""; 0]);
+        assert_eq!(check_all(&crates("clones")), ["tally: uses clones; it may use: base flow class"]);
+        assert_eq!(check_all(&crates("tokio")), ["tally: uses tokio, which brings the world below the waterline"]);
+        let other = [&crates("base")[..], &[package("node", &[("tally", None)])]].concat();
+        let found = check_all(&other);
+        assert_eq!(found, ["node: uses tally; it may use: base flow cluster class state clones channels"]);
+        assert!(is_below_water("crates/tally/src/lib.rs") && is_below_water("crates/base/src/time.rs"));
+        assert!(!is_below_water("crates/edge/src/lib.rs") && !is_below_water("crates/tally/tests/all.rs"));
     }
 
     #[test]

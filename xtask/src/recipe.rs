@@ -6,21 +6,21 @@ use std::path::Path;
 /// Its own: they are new files, and nothing but the class is in them.
 const OWN: [&str; 4] = [
     "crates/scratch/",
-    "crates/edge/src/api/scratch.rs",
-    "crates/edge/src/api/tests/scratch.rs",
+    "crates/edge/src/api/offers/scratch.rs",
+    "crates/edge/src/api/offers/scratch/",
     "tests/tests/all/beside/scratch.rs",
 ];
 
 /// How code names it.
 const NAMES: [&str; 10] = [
-    "Class::Scratch",
-    "SCRATCH: Number",
+    "Scratch",
+    "SCRATCH",
     "scratch::",
     "scratch.workspace",
+    "scratch = {",
     "crates/scratch",
     "--scratch",
     "mod scratch",
-    "mod of_scratch",
     "below(\"scratch\"",
     "class = \\\"scratch\\\"",
 ];

@@ -8,6 +8,7 @@
 
 pub mod dump;
 mod figure;
+mod flag;
 mod io;
 pub mod limits;
 mod number;
@@ -30,6 +31,7 @@ use serde::de::DeserializeOwned;
 
 pub use dump::Dump;
 pub use figure::{Figure, Kind};
+pub use flag::Flag;
 pub use io::{Declared, Input, Numbers, Output, Space};
 pub use number::Number;
 pub use quota::{Bound, Bounds, Quota, Used};
@@ -65,7 +67,9 @@ pub trait Class: Sized {
     const FIGURES: &'static [Figure];
 
     /// What whoever starts the node tells it of its own: bounds of memory and the like. The default is what a node has that says nothing.
-    type Settings: Clone + Debug + Default;
+    type Settings: Clone + Debug + Default + 'static;
+    /// Options of `coppice run` and `coppice up` by which a node is told something of its [`Class::Settings`].
+    const FLAGS: &'static [Flag<Self::Settings>] = &[];
     /// What is declared of one of its namespaces.
     type Spec: Spec;
     /// An operation that a front door asks for.

@@ -3,7 +3,8 @@
 
 use base::{GroupId, kind};
 
-/// The number of a class. A new class takes the next one; 0 is never given.
+/// The number of a class. A new class takes the next one, and says so itself (`Class::NUMBER`); 0 is never given. No two have the same:
+/// the list of classes does not compile then. 255 is that of a class for tests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Number(pub u8);
 
@@ -14,8 +15,22 @@ impl Number {
     pub const OBJECT: Number = Number(4);
     pub const CACHE: Number = Number(5);
     pub const SQL: Number = Number(6);
-    /// Of the class for tests.
-    pub const SCRATCH: Number = Number(255);
+
+    /// Whether no two of them are the same, and none is 0.
+    pub const fn are_unique(all: &[Number]) -> bool {
+        let mut given = [false; 256];
+        given[0] = true;
+        let mut at = 0;
+        while at < all.len() {
+            let number = all[at].0 as usize;
+            if given[number] {
+                return false;
+            }
+            given[number] = true;
+            at += 1;
+        }
+        true
+    }
 
     /// The class that a frame of this kind is for.
     pub fn of_frame(frame: u16) -> Option<Number> {
@@ -79,6 +94,13 @@ mod tests {
         }
         assert_eq!(Number::of_group(GroupId::ROOT), None);
         assert_eq!(Number::of_group(GroupId(458_752)), Some(Number::LINEAR));
+    }
+
+    #[test]
+    fn a_number_that_was_given_is_not_given_again() {
+        assert!(Number::are_unique(&[Number(1), Number(255), Number(7)]));
+        assert!(!Number::are_unique(&[Number(1), Number(7), Number(1)]));
+        assert!(!Number::are_unique(&[Number(0)]));
     }
 
     #[test]

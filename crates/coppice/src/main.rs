@@ -8,6 +8,7 @@ mod authority;
 mod backup;
 mod certificate;
 mod certificates;
+mod class_flags;
 mod client;
 mod demo;
 mod deploy;

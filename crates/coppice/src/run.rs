@@ -24,6 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::anew;
 use crate::certificate::{self, Renewal};
+use crate::class_flags::ClassFlags;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, TunnelDesk};
 use crate::doorman::Doorman;
 use crate::doors::{self, CoreDoors, DoorWishes, Hall, Sockets};
@@ -88,9 +89,8 @@ pub struct RunArgs {
     /// Clones that this node is meant to run at most (default: as in node.toml, else 4 for each processor)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLONES_MAX)))]
     pub clones_max: Option<u32>,
-    /// For tests: namespaces of class scratch may be declared, of which each node has a part of its own
-    #[arg(long)]
-    pub scratch: bool,
+    #[command(flatten)]
+    pub classes: ClassFlags,
     /// Take part as a program of this level would: while an upgrade is on trial, the older program can come back (default: all that
     /// this program has)
     #[arg(long, value_name = "N", default_value_t = LEVEL, hide_default_value = true, value_parser = level)]
@@ -291,11 +291,7 @@ impl Home {
             card,
             seeds: self.seeds.clone(),
             seed: seed()?,
-            settings: state::Settings {
-                session: state::session::Settings { brick_bytes },
-                scratch: state::scratch::Settings { is_allowed: args.scratch },
-                ..state::Settings::default()
-            },
+            settings: state::Settings { session: state::session::Settings { brick_bytes }, ..args.classes.settings() },
             overflow: args.overflow || self.file.overflow,
             room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
             builtins: services::NAMES,

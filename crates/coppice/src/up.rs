@@ -14,6 +14,7 @@ use node::view::{CloneState, NodeState, NodeView, View};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::class_flags::ClassFlags;
 use crate::client::{Api, At};
 use crate::demo::{self, Demo};
 use crate::doors::{self, DoorPorts};
@@ -70,9 +71,8 @@ pub struct UpArgs {
     /// The API of each node shows nothing to who shows no token
     #[arg(long)]
     pub api_private: bool,
-    /// For tests: namespaces of class scratch may be declared, of which each node has a part of its own
-    #[arg(long)]
-    pub scratch: bool,
+    #[command(flatten)]
+    pub classes: ClassFlags,
     #[command(flatten)]
     pub ports: DoorPorts,
 }
@@ -322,9 +322,7 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     if args.api_private {
         command.arg("--api-private");
     }
-    if args.scratch {
-        command.arg("--scratch");
-    }
+    command.args(args.classes.options());
     if let Some(most) = args.clones_max {
         command.args(["--clones-max", &most.to_string()]);
     }

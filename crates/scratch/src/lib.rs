@@ -16,7 +16,7 @@ use base::{GroupId, Now, Outcome, Refused, Time};
 use bytes::Bytes;
 use class::dump::{self, Nothing};
 use class::limits::KEY_BYTES;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Flag, Number, Used};
 use flow::stage::Shown;
 
 use limits::{BYTES_MAX, KEYS_MAX, VALUE_BYTES_MAX};
@@ -87,7 +87,7 @@ const NOT_ALLOWED: &str = "class scratch is for tests: start the nodes with --sc
 
 impl Class for Scratch {
     const NAME: &'static str = "scratch";
-    const NUMBER: Number = Number::SCRATCH;
+    const NUMBER: Number = Number(255);
     const RECORDS: &'static str = "scratch";
     const FIGURES: &'static [Figure] = &[
         Figure::gauge("scratch.bytes", "Bytes of keys and values of class scratch at this node, and 48 for each key."),
@@ -95,6 +95,11 @@ impl Class for Scratch {
     ];
 
     type Settings = Settings;
+    const FLAGS: &'static [Flag<Settings>] = &[Flag {
+        name: "scratch",
+        help: "For tests: namespaces of class scratch may be declared, of which each node has a part of its own",
+        set: |settings| settings.is_allowed = true,
+    }];
     type Spec = Spec;
     type Op = Op;
     type Reply = Reply;

@@ -11,6 +11,11 @@ macro_rules! classes {
             $($Variant),*
         }
 
+        const _: () = assert!(
+            class::Number::are_unique(&[$(<$class as class::Class>::NUMBER),*]),
+            "two classes have the same number"
+        );
+
         impl Class {
             pub const ALL: &'static [Class] = &[$(Class::$Variant),*];
 
@@ -309,6 +314,26 @@ macro_rules! classes {
         #[derive(Clone, Debug, Default)]
         pub struct Settings {
             $(pub $field: <$class as class::Class>::Settings),*
+        }
+
+        impl Settings {
+            /// All options by which whoever starts a node tells a class something, each with its sentence.
+            pub fn flags() -> impl Iterator<Item = (&'static str, &'static str)> {
+                let flags = std::iter::empty();
+                $(let flags = flags.chain(<$class as class::Class>::FLAGS.iter().map(|flag| (flag.name, flag.help)));)*
+                flags
+            }
+
+            /// Does what the option of this name means. False: there is none.
+            pub fn flag(&mut self, name: &str) -> bool {
+                $(
+                    if let Some(flag) = <$class as class::Class>::FLAGS.iter().find(|flag| flag.name == name) {
+                        (flag.set)(&mut self.$field);
+                        return true;
+                    }
+                )*
+                false
+            }
         }
 
         /// What the classes of a node tell the others: one object with the fields of all.

@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -13,18 +13,17 @@ use bytes::Bytes;
 use clones::partition::Priority;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
-use state::Class;
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
-use super::address::{Keyed, Path, Query};
+use super::address::Path;
 use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{done, odd};
 use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
-use super::{Api, Problem, address, guard, scratch, soft};
+use super::{Api, Problem, address, guard};
 use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
@@ -355,19 +354,7 @@ struct Applied {
 }
 
 /// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
-pub async fn apply(
-    State(api): State<Api>,
-    Keyed { ns, key }: Keyed,
-    query: Result<Query<Look>, Problem>,
-    headers: HeaderMap,
-    body: Body,
-) -> Done {
-    guard::holder(&headers, &api.view(), &ns)?;
-    let Query(look) = query?;
-    if api.view().class_of(&ns) == Class::Soft {
-        return soft::apply(&api, ns, key, &look, &headers, body).await;
-    }
-    only_linear(&api, &ns)?;
+pub async fn apply(api: &Api, ns: String, key: Bytes, look: &Look, headers: &HeaderMap, body: Body) -> Done {
     if look.stale.is_some() {
         return Err(Problem::wrong("stale is for GET and mget: what is applied may write, and sees what was written"));
     }
@@ -377,7 +364,7 @@ pub async fn apply(
     if let Some(service) = api.view().functions.get(&ns)
         && functions::find(&apply.function).is_none_or(|function| !function.is_offered())
     {
-        return apply_of(&api, service, ns, key, apply, &headers).await;
+        return apply_of(api, service, ns, key, apply, headers).await;
     }
     let step = step(key, &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
@@ -427,22 +414,8 @@ pub struct Page {
 }
 
 /// Keys in order: `{"keys": [...], "after": KEY}`; `after` is there if there may be more.
-pub async fn keys(
-    State(api): State<Api>,
-    Path(ns): Path<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Done {
-    guard::holder(&headers, &api.view(), &ns)?;
-    let query = query.unwrap_or_default();
-    if api.view().class_of(&ns) == Class::Soft {
-        return soft::keys(&api, ns, address::read(&query)?, &headers).await;
-    }
-    if api.view().class_of(&ns) == Class::Scratch {
-        return scratch::count(&api, ns, &headers).await;
-    }
-    only_linear(&api, &ns)?;
-    let page: Page = address::read(&query)?;
+pub async fn keys(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> Done {
+    let page: Page = address::read(query)?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX);
     if !(1..=SCAN_KEYS_MAX).contains(&limit) {
         return Err(Problem::wrong(format!("limit must be 1 to {SCAN_KEYS_MAX} keys, not {limit}")));
@@ -452,7 +425,7 @@ pub async fn keys(
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
-    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, &headers).await?;
+    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, headers).await?;
     let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else { return Err(odd(&reply)) };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
     let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));

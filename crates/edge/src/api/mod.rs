@@ -2,7 +2,8 @@
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `places.rs`: who may have how many connections and streams.
-//! - `address.rs`: parts of a path, and what stands behind `?`. `class.rs`: what is for the other class of namespaces.
+//! - `address.rs`: parts of a path, and what stands behind `?`. `class.rs`: what one class of namespaces alone has.
+//! - `offers/`: what each class has at the addresses that several share.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `shown.rs`: what of the view is shown to whom.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
@@ -69,6 +70,7 @@ mod members;
 mod metrics;
 mod objects;
 mod objects_watch;
+mod offers;
 mod operate;
 mod places;
 mod problem;
@@ -76,7 +78,6 @@ mod process;
 mod profiles;
 pub mod program;
 mod run;
-mod scratch;
 mod secrets;
 mod shown;
 mod soft;
@@ -271,15 +272,15 @@ pub fn router_with(
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
-        .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/apply/{*key}", post(values::apply))
         .route("/v1/ns/{ns}/hold/{*key}", post(soft_held::hold))
         .route("/v1/ns/{ns}/mget", post(many::get))
         .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/sql", post(sql::sql))
         .route("/v1/profiles/{profile}/{id}", get(profiles::get).put(profiles::put).delete(profiles::remove))
-        .route("/v1/ns/{ns}/keys", get(linear::keys))
-        .route("/v1/ns/{ns}/watch", get(watch::watch))
+        .route("/v1/ns/{ns}/keys", get(values::list))
+        .route("/v1/ns/{ns}/watch", get(values::watch))
         .route("/v1/ns/{ns}/objects/{owner}", get(objects::list))
         .route("/v1/ns/{ns}/objects/{owner}/{id}", get(objects::get).put(objects::put).delete(objects::remove))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))

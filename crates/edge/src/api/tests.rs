@@ -30,8 +30,6 @@ mod of_objects;
 mod of_places;
 #[path = "tests/rights.rs"]
 mod of_rights;
-#[path = "tests/scratch.rs"]
-mod of_scratch;
 #[path = "tests/shown.rs"]
 mod of_shown;
 #[path = "tests/soft.rs"]
@@ -39,17 +37,17 @@ mod of_soft;
 #[path = "tests/sql.rs"]
 mod of_sql;
 
-struct Toy {
+pub(super) struct Toy {
     view: channel::Sender<Arc<View>>,
     answers: Mutex<Vec<Answer>>,
-    asked: Mutex<Vec<Ask>>,
+    pub(super) asked: Mutex<Vec<Ask>>,
     /// Of the last ask.
     budget: Mutex<Span>,
     certificates: Mutex<Vec<Pem>>,
 }
 
 impl Toy {
-    fn declare(&self, name: &str, spec: NamespaceSpec) {
+    pub(super) fn declare(&self, name: &str, spec: NamespaceSpec) {
         self.view.send_modify(|view| {
             let view = Arc::make_mut(view);
             Arc::make_mut(&mut view.specs).insert(name.to_owned(), spec);
@@ -155,7 +153,7 @@ fn view() -> View {
     }
 }
 
-fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
+pub(super) fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
     let toy = Arc::new(Toy {
         view: channel::Sender::new(Arc::new(view())),
         answers: Mutex::new(answers),
@@ -170,7 +168,7 @@ fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
 }
 
 /// `PUT /path` with headers, and a body.
-fn request(line: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
+pub(super) fn request(line: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
     let (method, path) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(path);
     if !headers.iter().any(|(name, _)| *name == "host") {
@@ -182,11 +180,11 @@ fn request(line: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
+pub(super) async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
     TowerToHyperService::new(router.clone()).call(request).await.unwrap()
 }
 
-async fn text(response: Response<Body>) -> String {
+pub(super) async fn text(response: Response<Body>) -> String {
     String::from_utf8_lossy(&response.into_body().collect().await.unwrap().to_bytes()).into_owned()
 }
 
@@ -214,7 +212,7 @@ fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
 
 const VERSION: Version = Version { ms: 1, counter: 2, node: NodeId(3) };
 const TAG: &str = "\"0000000000000001000000020000000000000003\"";
-const CARTS: (&str, &str) = ("authorization", "Bearer secret");
+pub(super) const CARTS: (&str, &str) = ("authorization", "Bearer secret");
 const ROOT: (&str, &str) = ("authorization", "bearer root");
 
 #[test]

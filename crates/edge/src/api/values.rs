@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::frame::PRIORITY_MAX;
@@ -13,15 +13,16 @@ use base::{Priority, Span};
 use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::Serialize;
-use state::Class;
 use state::session::{Action, Kind, Lease, Op, Reply, Version, When};
 
 use super::address::{Keyed, Path, Query};
-use super::class::{has_keys, only_session, without};
+use super::class::{only_session, without};
 use super::declare::whole;
 use super::limits::*;
+use super::linear::Look;
+use super::offers::{Keys, Request};
 use super::problem::done;
-use super::{Api, Problem, cache, guard, linear, scratch, soft};
+use super::{Api, Problem, guard, linear, offers};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
@@ -38,24 +39,16 @@ type Done = Result<Response, Problem>;
 pub async fn get(
     State(api): State<Api>,
     Keyed { ns, key }: Keyed,
-    query: Result<Query<linear::Look>, Problem>,
+    query: Result<Query<Look>, Problem>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    has_keys(&api, &ns)?;
+    let keys = keys(&api, &ns)?;
     let Query(look) = query?;
-    let class = api.view().class_of(&ns);
-    if look.stale.is_some() && !matches!(class, Class::Linear | Class::Soft) {
-        return Err(Problem::wrong("stale is for namespaces of class linear and soft"));
+    if look.stale.is_some() && !keys.reads_stale {
+        return Err(Problem::wrong(format!("stale is for namespaces of class {}", with(|keys| keys.reads_stale))));
     }
-    match class {
-        Class::Linear => return linear::get(&api, &ns, key, &look, &headers).await,
-        Class::Cache => return cache::get(&api, ns, key, &headers).await,
-        Class::Soft => return soft::get(&api, ns, key, &look, &headers).await,
-        Class::Scratch => return scratch::get(&api, ns, key, &headers).await,
-        Class::Session | Class::Object | Class::Sql => (),
-    }
-    value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
+    (keys.get)(Request { api: &api, ns, headers: &headers }, key, &look).await
 }
 
 /// 204 when it is stored; 412 if `If-Match` or `If-None-Match: *` does not hold.
@@ -68,47 +61,91 @@ pub async fn put(
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     let Query(query) = query?;
-    has_keys(&api, &ns)?;
-    let class = api.view().class_of(&ns);
-    if query.wants_old() && class != Class::Linear {
-        return Err(Problem::wrong("return is for namespaces of class linear"));
+    let keys = keys(&api, &ns)?;
+    if query.wants_old() && !keys.gives_old {
+        return Err(Problem::wrong(format!("return is for namespaces of class {}", with(|keys| keys.gives_old))));
     }
-    match class {
-        Class::Linear => return linear::put(&api, &ns, key, query, &headers, body).await,
-        Class::Cache => return cache::put(&api, ns, key, &headers, body).await,
-        Class::Soft => return soft::put(&api, ns, key, &headers, body).await,
-        Class::Scratch => return scratch::put(&api, ns, key, &headers, body).await,
-        Class::Session | Class::Object | Class::Sql => (),
-    }
-    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
+    (keys.put)(Request { api: &api, ns, headers: &headers }, key, query, body).await
+}
+
+/// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
+pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    let keys = keys(&api, &ns)?;
+    (keys.remove)(Request { api: &api, ns, headers: &headers }, key).await
+}
+
+/// Keys of a namespace, or how many there are.
+pub async fn list(
+    State(api): State<Api>,
+    Path(ns): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    let list = offers::of(&api, &ns, |offer| offer.list)?;
+    list(Request { api: &api, ns, headers: &headers }, &query.unwrap_or_default()).await
+}
+
+/// `{"function": NAME, "args": [...]}` on a key.
+pub async fn apply(
+    State(api): State<Api>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<Look>, Problem>,
+    headers: HeaderMap,
+    body: Body,
+) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    let Query(look) = query?;
+    let apply = offers::of(&api, &ns, |offer| offer.apply)?;
+    apply(Request { api: &api, ns, headers: &headers }, key, &look, body).await
+}
+
+/// Changes, as a stream of events.
+pub async fn watch(
+    State(api): State<Api>,
+    Path(ns): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    let watch = offers::of(&api, &ns, |offer| offer.watch)?;
+    watch(Request { api: &api, ns, headers: &headers }, &query.unwrap_or_default()).await
+}
+
+/// How the values of a namespace are reached by key.
+fn keys(api: &Api, ns: &str) -> Result<&'static Keys, Problem> {
+    offers::of(api, ns, |offer| offer.keys.as_ref())
+}
+
+/// Names of the classes whose values at keys are so.
+fn with(is_so: impl Fn(&Keys) -> bool) -> String {
+    offers::together(&offers::names(|offer| offer.keys.as_ref().is_some_and(&is_so)))
+}
+
+pub async fn session_get(api: &Api, ns: String, key: Bytes, headers: &HeaderMap) -> Done {
+    value(keyed(api, ns, key, Action::Get, headers).await?, headers)
+}
+
+pub async fn session_put(api: &Api, ns: String, key: Bytes, headers: &HeaderMap, body: Body) -> Done {
+    without(headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
-    let action =
-        Action::Put { kind: Kind::Text, value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
-    match keyed(&api, ns, key, action, &headers).await? {
+    let action = Action::Put { kind: Kind::Text, value, lease: lease(headers)?, when: when(headers)?, want_old: false };
+    match keyed(api, ns, key, action, headers).await? {
         Reply::Stored { version, .. } => Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(version))]).into_response()),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
         other => unreachable!("a put was answered by {other:?}"),
     }
 }
 
-/// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
-pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
-    guard::holder(&headers, &api.view(), &ns)?;
-    has_keys(&api, &ns)?;
-    match api.view().class_of(&ns) {
-        Class::Linear => return linear::remove(&api, &ns, key, &headers).await,
-        Class::Cache => return cache::remove(&api, ns, key, &headers).await,
-        Class::Soft => return soft::remove(&api, ns, key, &headers).await,
-        Class::Scratch => return scratch::remove(&api, ns, key, &headers).await,
-        Class::Session | Class::Object | Class::Sql => (),
-    }
-    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
-    let action = match when(&headers)? {
+pub async fn session_remove(api: &Api, ns: String, key: Bytes, headers: &HeaderMap) -> Done {
+    without(headers, &linear::ONCE, "for namespaces of class linear")?;
+    let action = match when(headers)? {
         When::Always | When::Present => Action::Remove,
         When::Version(version) => Action::RemoveIf { version },
         When::Absent => return Err(Problem::wrong("DELETE takes If-Match, not If-None-Match: there must be a value")),
     };
-    removed(keyed(&api, ns, key, action, &headers).await?)
+    removed(keyed(api, ns, key, action, headers).await?)
 }
 
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -22,15 +21,13 @@ use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Over, Ran, Reply};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::address::Path;
-use super::class::only_linear;
 use super::limits::*;
 use super::linear::{problem, shown};
 use super::places::{Who, held};
 use super::problem::{done, odd};
 use super::values::passed_on;
 use super::versions::Versions;
-use super::{Api, Problem, address, guard, objects_watch, soft_watch};
+use super::{Api, Problem, address};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,22 +92,8 @@ impl Page {
 
 /// `event: version` says how far one is, at first and when nothing happens; `put`, `remove`, `clear` are changes. `error` is
 /// the last one.
-pub async fn watch(
-    State(api): State<Api>,
-    Path(ns): Path<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    guard::holder(&headers, &api.view(), &ns)?;
-    let query = query.unwrap_or_default();
-    if api.view().class_of(&ns) == Class::Soft {
-        return soft_watch::watch(&api, ns, address::read(&query)?, &headers).await;
-    }
-    if api.view().class_of(&ns) == Class::Object {
-        return objects_watch::watch(&api, ns, address::read(&query)?, &headers).await;
-    }
-    only_linear(&api, &ns)?;
-    let watch: Watch = address::read(&query)?;
+pub async fn watch(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> Result<Response, Problem> {
+    let (api, watch): (Api, Watch) = (api.clone(), address::read(query)?);
     if watch.key.is_some() == watch.prefix.is_some() {
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }

@@ -1,8 +1,11 @@
 //! Class `scratch` over HTTP: what is asked of the node, and what its answers become.
 
+use base::Outcome;
+use node::{Answer, Ask};
+use state::NamespaceSpec;
 use state::scratch::{Act, Op, Reply};
 
-use super::*;
+use super::super::super::tests::{CARTS, call, request, text, toy};
 
 fn asked(reply: Reply, line: &str, headers: &[(&str, &str)], body: &str) -> (u16, String, Option<Act>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
