@@ -12,6 +12,7 @@ mod flag;
 mod io;
 pub mod limits;
 mod number;
+mod plan;
 pub mod quota;
 mod scene;
 mod secret;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
+use base::{Boot, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::raft::LogBounds;
 use flow::stage::Shown;
@@ -34,6 +35,7 @@ pub use figure::{Figure, Kind};
 pub use flag::Flag;
 pub use io::{Declared, Input, Numbers, Output, Space};
 pub use number::Number;
+pub use plan::{Groups, Outlook, Plan};
 pub use quota::{Bound, Bounds, Quota, Used};
 pub use scene::{Leaver, Leaving, Moment, Peer, Scene};
 pub use secret::{CookieKey, CookieSecret};
@@ -90,6 +92,9 @@ pub trait Class: Sized {
     const IN_GROUPS: bool = false;
     /// What a dump of a namespace shows, in a sentence for people.
     const DUMPED: &'static str;
+    /// How often it is asked for a plan while nothing is declared, nobody begins to leave, and the last look found nothing to do. Zero: at
+    /// each tick of the node, five times a second or so; a class with thousands of records looks less often. None: it plans nothing.
+    const PLANS_EVERY: Option<Span> = None;
     /// Whether it wants [`Input::Told`]. Who plans at the root group's leader has the reports anyway.
     const HEARS: bool = false;
     /// Why its namespaces are not written to files, if they are not: front doors refuse with it.
@@ -139,6 +144,12 @@ pub trait Class: Sized {
     /// How many nodes tell of each key by [`Class::used`], while so many nodes live. None if nothing is told of its namespaces.
     fn copies(&self, _spec: &Self::Spec, _live: usize) -> Option<u64> {
         None
+    }
+
+    /// At the root group's leader: which records should be there and are not. Pure: the same outlook gives the same plan, and what is
+    /// planned is proposed by the node.
+    fn plan(&self, _outlook: &Outlook<'_, Self>) -> Plan<Self::Record> {
+        Plan::default()
     }
 
     /// Why a node that leaves is still needed, in words, if it is. Asked of any node, about any.

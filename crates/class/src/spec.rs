@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Quota;
+use crate::{Groups, Quota};
 
 /// A mistake in a declaration: the key that is wrong, and why, as a sentence that says what would be right.
 pub type Wrong = (String, String);
@@ -57,6 +57,11 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// Bytes that it may hold in all, copies not counted, if it is bounded.
     fn bytes_max(&self) -> Option<u64> {
         self.quota().bytes_max
+    }
+
+    /// Consensus groups of class `linear` that it wants to lie in, if it lies in any.
+    fn groups(&self) -> Option<Groups> {
+        None
     }
 
     /// A key with a value that only newer programs know, and from which level on ([`base::level`]).

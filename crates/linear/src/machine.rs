@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, Work, kind};
+use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Span, Time, Work, kind};
 use bytes::Bytes;
 use class::dump::Record;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Numbers, Space as Declaration, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Numbers, Outlook, Plan, Space as Declaration, Used};
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 use flow::stage::Shown;
@@ -21,6 +21,7 @@ use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
+use super::planner;
 use super::report::Report;
 use super::script::Returned;
 use super::space::Space;
@@ -48,6 +49,8 @@ pub struct Linear {
     /// By so much the wall clock is ahead of the monotonic one.
     wall_ahead_ms: u64,
     placed: BTreeMap<GroupId, Placed>,
+    /// The records of groups as they are declared, by name.
+    records: BTreeMap<String, Placed>,
     /// The version of the declaration that this is of.
     version: u64,
     /// Records of groups that this program cannot read.
@@ -132,6 +135,8 @@ impl Class for Linear {
     type Report = Report;
     type Dump = dump::Dump;
 
+    /// There may be a thousand groups.
+    const PLANS_EVERY: Option<Span> = Some(Span::secs(1));
     const ON_DISK: bool = true;
     const IN_GROUPS: bool = true;
     const DUMPED: &'static str =
@@ -158,6 +163,10 @@ impl Class for Linear {
         let alarm = self.alarms.first().map(|(at, _)| *at).filter(|_| !self.mute);
         let timer = self.timers.first().map(|(at, _)| *at);
         alarm.into_iter().chain(timer).min()
+    }
+
+    fn plan(&self, outlook: &Outlook<'_, Self>) -> Plan<Placed> {
+        planner::plan(outlook, &self.records)
     }
 
     fn report(&mut self, now: Time) -> Report {
@@ -221,6 +230,7 @@ impl Linear {
             mute: false,
             wall_ahead_ms: 0,
             placed: BTreeMap::new(),
+            records: BTreeMap::new(),
             version: 0,
             unread: 0,
             level: LEVEL,
@@ -298,7 +308,8 @@ impl Linear {
                 let bounds = |space: &Declaration<Self>| class::Spec::quota(&space.spec).bounds(level);
                 let bounds = spaces.into_iter().map(|(name, space)| (name, bounds(&space)));
                 self.bounds = bounds.filter(|(_, bounds)| !bounds.is_none()).collect();
-                let groups = records.into_values().map(|placed| (placed.id, placed)).collect();
+                let groups = records.values().map(|placed| (placed.id, placed.clone())).collect();
+                self.records = records;
                 self.place(now, version, groups, out);
                 for group in self.groups.values_mut() {
                     group.bounds = share(&self.bounds, &group.placed);

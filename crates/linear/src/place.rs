@@ -69,16 +69,7 @@ impl Placed {
 }
 
 /// What a namespace asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted {
-    /// None: one.
-    pub shards: Option<u32>,
-    /// ... and more when it is large.
-    pub grows: bool,
-    pub replicas: u32,
-    /// What two hold in memory counts as kept.
-    pub memory: bool,
-}
+pub use class::Groups as Wanted;
 
 /// What the root group's leader sees.
 #[derive(Debug, Default)]
@@ -100,14 +91,11 @@ pub struct Scene<'a> {
     pub fresh: u64,
 }
 
-/// Records to be put, and to be removed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Plan {
-    pub puts: BTreeMap<String, Placed>,
-    pub removes: Vec<String>,
-    /// What people are told when it is done: of which group, and what.
-    pub told: Vec<(String, String)>,
-}
+/// Records to be put, and to be removed. People are told of splits.
+pub type Plan = class::Plan<Placed>;
+
+/// The kind of event that splits are told as.
+const SPLIT: &str = "split";
 
 /// The version of the declaration that first had this group. A later one without it has removed it; an earlier one says
 /// nothing about it.
@@ -145,7 +133,8 @@ pub fn plan(scene: &Scene<'_>) -> Plan {
                 // Who its members are stays as it is until they have made the new group.
                 if scene.formed.contains(&child.id) {
                     let born = format!("{namespace}/{}", own.len());
-                    plan.told.push(((*name).to_owned(), format!("is split: half of its keys are in {born} now")));
+                    let text = format!("is split: half of its keys are in {born} now");
+                    plan.told.push((SPLIT, (*name).to_owned(), text));
                     plan.puts.extend([((*name).to_owned(), parent), (born, child)]);
                 }
             } else if let Some(changed) = change(scene, placed, *wanted, &load) {
@@ -159,7 +148,7 @@ pub fn plan(scene: &Scene<'_>) -> Plan {
     if plan == Plan::default() && scene.settled && !is_splitting {
         let one = if let Some((name, placed)) = split(scene, shards_of) {
             let why = if scene.large.contains(&placed.id) { "it has grown large" } else { "more shards are declared" };
-            plan.told.push((name.to_owned(), format!("is to be split: {why}")));
+            plan.told.push((SPLIT, name.to_owned(), format!("is to be split: {why}")));
             Some((name, placed))
         } else {
             balance(scene)

@@ -214,6 +214,10 @@ impl class::Spec for Spec {
         Ok(())
     }
 
+    fn groups(&self) -> Option<Wanted> {
+        Some(Spec::groups(self))
+    }
+
     fn quota(&self) -> &Quota {
         &self.quota
     }

@@ -3,12 +3,13 @@
 use base::process::Private;
 use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time};
 use bytes::Bytes;
+use class::Plan;
 use clones::off::Target;
 use clones::{LEVEL_SECRETS, Size, group, members};
 use cluster::admission::Word;
 use cluster::root::{self, Change, Conflict};
+use state::Class;
 use state::linear::{self, place};
-use state::session::{BrickMap, MAP_RECORD};
 
 use crate::ask::any_class;
 use crate::authority::{Authority, signs};
@@ -117,8 +118,6 @@ enum What {
         why: String,
         id: NodeId,
     },
-    /// The leader's own: the brick map. Nobody waits for it.
-    Map,
     /// The leader's own: what all nodes understand alike. Nobody waits for it.
     Level(u32),
     /// The leader's own: what it says of a version that it rolled out. Nobody waits for it.
@@ -130,16 +129,17 @@ enum What {
     Runs {
         told: Vec<(&'static str, String, String)>,
     },
-    /// The leader's own: the groups of `linear` namespaces, and what to tell of them. Nobody waits for it.
-    Groups {
-        told: Vec<(String, String)>,
+    /// The leader's own: records that a class planned, and what to tell of them. Nobody waits for it.
+    Planned {
+        class: Class,
+        told: Vec<(&'static str, String, String)>,
     },
 }
 
 impl What {
     /// Somebody waits for it. The leader's own looks again by itself.
     fn is_asked(&self) -> bool {
-        !matches!(self, Self::Map | Self::Level(_) | Self::Verdict { .. } | Self::Groups { .. } | Self::Runs { .. })
+        !matches!(self, Self::Planned { .. } | Self::Level(_) | Self::Verdict { .. } | Self::Runs { .. })
     }
 
     /// It declares something that a cluster which agreed on this level does not understand.
@@ -477,7 +477,7 @@ impl Node {
                 let removes = declared::oldest_former(declared, *former).into_iter().collect();
                 Ok(Some(Change { expect: Some(declared.version), puts, removes }))
             }
-            What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => Ok(None),
+            What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => Ok(None),
         }
     }
 
@@ -565,28 +565,22 @@ impl Node {
         facts::decode(self.root.declared().get(kind::FORMER, &declared::former_key(id))?)
     }
 
-    pub(crate) fn propose_map(&mut self, now: Now, map: &BrickMap, out: &mut Out) {
-        if self.pending.values().any(|p| matches!(p.what, What::Map)) {
-            return;
-        }
-        let put = (kind::MAP.to_owned(), MAP_RECORD.to_owned(), facts::encode(map));
-        self.propose_own(now, What::Map, vec![put], Vec::new(), out);
-    }
-
     pub(crate) fn propose_level(&mut self, now: Now, level: u32, out: &mut Out) {
         if !self.pending.values().any(|p| matches!(p.what, What::Level(_))) {
             self.propose_own(now, What::Level(level), vec![level::put(level)], Vec::new(), out);
         }
     }
 
-    pub(crate) fn propose_groups(&mut self, now: Now, plan: place::Plan, out: &mut Out) {
-        if self.pending.values().any(|p| matches!(p.what, What::Groups { .. })) {
-            return;
-        }
-        let put = |(name, placed): (String, linear::Placed)| (kind::GROUP.to_owned(), name, facts::encode(&placed));
-        let puts = plan.puts.into_iter().map(put).collect();
-        let removes = plan.removes.into_iter().map(|name| (kind::GROUP.to_owned(), name)).collect();
-        self.propose_own(now, What::Groups { told: plan.told }, puts, removes, out);
+    /// Whether what a class planned is under way.
+    pub(crate) fn is_planned(&self, of: Class) -> bool {
+        self.pending.values().any(|p| matches!(p.what, What::Planned { class, .. } if class == of))
+    }
+
+    pub(crate) fn propose_plan(&mut self, now: Now, class: Class, plan: Plan<Bytes>, out: &mut Out) {
+        let kind = class.records();
+        let puts = plan.puts.into_iter().map(|(name, record)| (kind.to_owned(), name, record)).collect();
+        let removes = plan.removes.into_iter().map(|name| (kind.to_owned(), name)).collect();
+        self.propose_own(now, What::Planned { class, told: plan.told }, puts, removes, out);
     }
 
     fn propose_own(
@@ -687,9 +681,9 @@ impl Node {
                         self.decided(now, kind, who, text.clone(), out);
                     }
                 }
-                if let What::Groups { told } = &pending.what {
-                    for (group, text) in told {
-                        self.decided(now, "split", group, text.clone(), out);
+                if let What::Planned { told, .. } = &pending.what {
+                    for (kind, who, text) in told {
+                        self.decided(now, kind, who, text.clone(), out);
                     }
                 }
                 if let What::Admit { secret_hash, name, .. } = &pending.what {
@@ -704,7 +698,7 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => (),
+                What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => (),
                 // It is still the first of its queue.
                 _ => {
                     pending.waits_for_version = Some(conflict.version);
@@ -775,7 +769,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
         What::JoinToken { .. } | What::RevokeToken { .. } | What::Remove { .. } => Answer::Done(outcome),
         What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || signs(id, authority))),
-        What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => return,
+        What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

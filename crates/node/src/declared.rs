@@ -49,8 +49,6 @@ pub mod kind {
     /// Who some nodes were before their disks forgot something, or an operator removed them, by id: see [`super::Former`]. They are
     /// never let in again.
     pub const FORMER: &str = "former";
-    /// The brick map.
-    pub const MAP: &str = "map";
     /// Versions of a service: [`clones::deploy::Deployed`].
     pub const DEPLOY: &str = "deploy";
     /// Runs of services ([`clones::runs::Record`]), by `service/before` and `service/job`. Not exported.

@@ -28,7 +28,7 @@ pub const DECISIONS: &str = "decisions";
 /// How long a force takes at least, milliseconds, of a node whose disk is slow; else 0: each node, at each change.
 pub const SLOW_DISK: &str = "slow-disk";
 /// Groups that this node leads and that have just formed: each node, at each change.
-pub const FORMED: &str = "formed";
+pub use state::linear::FORMED;
 /// Groups that this node leads, at most [`crate::limits::LEADS_TOLD_MAX`] of them: each node, at each change. Those that are not
 /// their members know their leaders by it; to show them.
 pub const LEADS: &str = "leads";

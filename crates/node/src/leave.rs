@@ -12,6 +12,7 @@ use class::{Leaver, Moment, Peer};
 use cluster::Card;
 use cluster::root::{self, Parting};
 use serde::{Deserialize, Serialize};
+use state::NamespaceSpec;
 use state::linear::{Placed, place};
 
 pub use class::Leaving;
@@ -20,7 +21,6 @@ use crate::facts::{self, BrickReport};
 use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_RUNS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
-use crate::wires::groups_of;
 
 /// What an operator wants of one life of one node: the fact [`facts::WISH`].
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -253,8 +253,7 @@ impl Node {
                 classes.leaving(now, &parting.leaving, wants);
             });
             self.root_in(now, root::Input::Parting(parting), out);
-            // The leader looks at groups at once.
-            self.groups_at = now.mono;
+            self.plans.look_again();
         }
     }
 
@@ -266,7 +265,7 @@ impl Node {
         };
         let usable = self.live_cards().filter(is_usable).count();
         let lacks = |placed: &Placed| {
-            let wanted = self.namespaces.get(&placed.namespace).and_then(groups_of);
+            let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::groups);
             wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
         };
         let its = |placed: &&Placed| placed.members.contains(&who);

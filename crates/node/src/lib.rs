@@ -44,6 +44,7 @@ pub mod numbers;
 mod pace;
 mod parted;
 mod picture;
+mod plans;
 pub mod renewed;
 mod runs;
 pub mod sealed;

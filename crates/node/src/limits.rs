@@ -4,8 +4,6 @@ use base::Span;
 
 /// Between two looks of the leader at what should run where, and of every node at its own report.
 pub const TICK: Span = Span::millis(200);
-/// How often the leader looks at groups that were all as they should be.
-pub const GROUPS_EVERY: Span = Span::secs(1);
 /// How often it is looked who leads which group, for people.
 pub const SHARDS_EVERY: Span = Span::secs(1);
 /// A view is rebuilt at most this often, unless routes changed: people and charts do not see faster.

@@ -29,6 +29,7 @@ use crate::level;
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
+use crate::plans::Plans;
 use crate::renewed::{FormerTokenView, Formers};
 use crate::runs::Records;
 use crate::told::Told;
@@ -97,9 +98,8 @@ pub struct Node {
     pub(crate) standing: NodeReport,
     /// Its clones have changed since it said so.
     pub(crate) clones_untold: bool,
-    /// At the leader: the declaration at which groups were last looked at, and when they are next.
-    pub(crate) groups_seen: u64,
-    pub(crate) groups_at: Time,
+    /// As the root group's leader: what classes plan.
+    pub(crate) plans: Plans,
     pub(crate) shards_shown: ShardsShown,
     pub(crate) lives: Lives,
     /// Passed on for an operator, since then.
@@ -111,8 +111,6 @@ pub struct Node {
     pub(crate) pace: Pace,
     /// What is wrong with the disk, if it takes nothing.
     trouble: Option<String>,
-    /// As the root group's leader: since when nodes' disks take nothing.
-    pub(crate) troubled: BTreeMap<NodeId, Time>,
     /// Nodes of the past that everybody was told of.
     pub(crate) formers: BTreeSet<String>,
     /// Nodes with too old a program, and such as are gone, to be hung up on.
@@ -257,8 +255,7 @@ impl Node {
             clones_at: Time::ZERO,
             standing: NodeReport::default(),
             clones_untold: false,
-            groups_seen: 0,
-            groups_at: Time::ZERO,
+            plans: Plans::default(),
             shards_shown: ShardsShown::default(),
             lives: Lives::default(),
             wish: None,
@@ -266,7 +263,6 @@ impl Node {
             parting: root::Parting::default(),
             started: Time::ZERO,
             trouble: None,
-            troubled: BTreeMap::new(),
             pace: Pace::default(),
             formers: BTreeSet::new(),
             turned_away: BTreeSet::new(),
@@ -510,8 +506,7 @@ impl Node {
         self.keep_formers(now);
         if self.root.is_leader() {
             self.keep_level(now, out);
-            self.keep_map(now, out);
-            self.keep_groups(now, out);
+            self.keep_plans(now, out);
             self.keep_used(now, out);
             self.keep_certificates(now, out);
             self.keep_large(now, out);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Effect, Frame, GroupId, NodeId, Note, Now, Span, kind};
+use base::{Effect, Frame, GroupId, NodeId, Note, Now, kind};
 use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
@@ -15,16 +15,14 @@ use clones::{
     RouteService, RouteSession, ServiceSpec, Sick, group, manager,
 };
 use cluster::{Card, Door, beacon, membership, root};
-use state::linear::{Placed, place};
-use state::session::{self, BrickMap};
 use state::{Class, Classes, Declaration, NamespaceSpec, cache};
 
 use crate::declared::{self, kind as record};
-use crate::facts::{self, BrickReport, NodeReport};
-use crate::limits::{GROUPS_EVERY, LEADS_TOLD_MAX};
+use crate::facts::{self, NodeReport};
+use crate::limits::LEADS_TOLD_MAX;
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
-use crate::{Answer, Leaving, deploy, numbers, renewed, runs};
+use crate::{Answer, deploy, numbers, renewed, runs};
 
 impl Node {
     pub(crate) fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
@@ -444,116 +442,6 @@ impl Node {
         }
     }
 
-    /// At the leader: lets groups follow what is declared and who is here. It looks at once when the declaration is another one or the
-    /// last look found something to do, else now and then: there may be a thousand groups.
-    pub(crate) fn keep_groups(&mut self, now: Now, out: &mut Out) {
-        let version = self.root.declared().version;
-        if self.groups_seen == version && now.mono < self.groups_at {
-            return;
-        }
-        (self.groups_seen, self.groups_at) = (version, now.mono + GROUPS_EVERY);
-        let specs = Arc::clone(&self.namespaces);
-        let placed = Arc::clone(&self.placed);
-        self.keep_troubled(now);
-        let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
-        let formed = live.iter().map(|id| self.of_its_own(*id, self.beacons.get(*id, facts::FORMED)));
-        let mut scene = place::Scene {
-            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), groups_of(spec)?))).collect(),
-            now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
-            formed: formed.flatten().collect(),
-            large: live
-                .iter()
-                .flat_map(|id| {
-                    self.report_of(*id)
-                        .classes
-                        .linear
-                        .large
-                        .iter()
-                        .copied()
-                        .filter(|group| self.has_member(*group, *id))
-                })
-                .collect(),
-            away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
-            given_up: self.parting.leaving.iter().filter(|(_, force)| **force).map(|(id, _)| *id).collect(),
-            settled: false,
-            fresh: self.root.declared().version + 1,
-            live,
-        };
-        let leaving = &self.parting.leaving;
-        scene.settled = leaving.is_empty() && self.groups_are_whole(&scene);
-        // A disk that takes nothing is as good as away, and gets nothing new.
-        scene.live.retain(|id| !self.troubled.contains_key(id) && !leaving.contains_key(id));
-        scene.away.extend(self.troubled.iter().map(|(id, since)| (*id, now.mono.since(*since))));
-        // Who leaves for good is away from now on, and goes when others have all that it has.
-        scene.away.extend(leaving.keys().map(|id| (*id, Span(u64::MAX))));
-        let plan = place::plan(&scene);
-        if plan != place::Plan::default() {
-            self.groups_at = now.mono;
-            self.propose_groups(now, plan, out);
-        }
-    }
-
-    /// Do all groups' leaders say that all is as placed? What they say is up to a second old: a step more or less that is made at
-    /// once does not matter.
-    fn groups_are_whole(&self, scene: &place::Scene<'_>) -> bool {
-        let version = self.root.declared().version;
-        let is_member = |id: &&NodeId| self.placed.values().any(|placed| placed.members.contains(id));
-        let told = scene.live.iter().filter(is_member).map(|id| self.report_of(*id).classes.linear.whole);
-        told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
-    }
-
-    /// A group that a split makes has no record yet: its members are those of the one that is split.
-    fn has_member(&self, group: GroupId, node: NodeId) -> bool {
-        let is_it = |placed: &Placed| placed.id == group || placed.split.is_some_and(|split| split.child == group);
-        self.placed.values().any(|placed| is_it(placed) && placed.members.contains(&node))
-    }
-
-    /// Of the groups that a node speaks for, those of which it is a member.
-    fn of_its_own(&self, node: NodeId, said: Option<&bytes::Bytes>) -> BTreeSet<GroupId> {
-        let all: BTreeSet<GroupId> = said.and_then(|bytes| facts::decode(bytes)).unwrap_or_default();
-        all.into_iter().filter(|group| self.has_member(*group, node)).collect()
-    }
-
-    /// Nodes whose disks are slow, if they are the fewer ones: where most are, nobody has it better.
-    pub(crate) fn slow_disks(&self) -> BTreeSet<NodeId> {
-        let is_slow = |id: &NodeId| self.slow_force(*id).is_some();
-        let slow: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).filter(is_slow).collect();
-        if 2 * slow.len() < self.live_cards().count() { slow } else { BTreeSet::new() }
-    }
-
-    /// How long a force of a node takes at least, if its disk is slow.
-    pub(crate) fn slow_force(&self, id: NodeId) -> Option<Span> {
-        let ms: u64 = self.beacons.get(id, facts::SLOW_DISK).and_then(|bytes| facts::decode(bytes))?;
-        (ms > 0).then(|| Span::millis(ms))
-    }
-
-    fn keep_troubled(&mut self, now: Now) {
-        let ids: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
-        let slow = self.slow_disks();
-        let is_in_trouble = |id: &NodeId| self.report_of(*id).disk.is_some() || slow.contains(id);
-        let in_trouble: BTreeSet<NodeId> = ids.into_iter().filter(is_in_trouble).collect();
-        self.troubled.retain(|id, _| in_trouble.contains(id));
-        for id in in_trouble {
-            self.troubled.entry(id).or_insert(now.mono);
-        }
-    }
-
-    /// How long nodes have been dead. Those of `known` that this node has never seen are so at least since it started.
-    fn away(&self, now: Now, known: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, Span> {
-        let dead = self.seen.iter().filter(|(_, s)| s.state == NodeState::Dead);
-        let mut away: BTreeMap<NodeId, Span> = dead.map(|(id, s)| (*id, now.mono.since(s.since))).collect();
-        for id in known.filter(|id| !self.seen.contains_key(id)) {
-            away.insert(id, now.mono.since(self.started));
-        }
-        // Who entered anew does not come back as who it was.
-        away.extend(self.admission.gone.keys().map(|id| (*id, Span(u64::MAX))));
-        away
-    }
-
-    pub(crate) fn map(&self) -> Option<BrickMap> {
-        facts::decode(self.root.declared().get(record::MAP, session::MAP_RECORD)?)
-    }
-
     pub(crate) fn group_in(&mut self, now: Now, input: group::Input, out: &mut Out) {
         let ends_run = matches!(input, group::Input::Exited { .. });
         let mut wants = Vec::new();
@@ -749,28 +637,6 @@ impl Node {
         self.put_fact(now, facts::BRICK, facts::encode(&report), out);
     }
 
-    /// At the leader: lets the brick map follow who is here.
-    pub(crate) fn keep_map(&mut self, now: Now, out: &mut Out) {
-        let current = self.map();
-        let removed = |id: &NodeId| self.leaving(*id) == Some(Leaving::Remove);
-        let live = self.live_cards().map(|card| card.id);
-        // Who leaves for good counts until it is out of the map, and does not come back in.
-        let live: Vec<NodeId> =
-            live.filter(|id| !removed(id) || current.as_ref().is_some_and(|map| map.is_brick(*id))).collect();
-        let dead_for = self.away(now, current.iter().flat_map(|map| map.everyone()));
-        let report = |id: NodeId| facts::decode::<BrickReport>(self.beacons.get(id, facts::BRICK)?);
-        let reports: Vec<(NodeId, BrickReport)> = live.iter().filter_map(|id| Some((*id, report(*id)?))).collect();
-        let seen = reports.iter().map(|(id, r)| (*id, r.seen)).collect();
-        let filled = reports.iter().map(|(id, r)| (*id, r.filled)).collect();
-        let next = session::next_map(current.as_ref(), &live, &dead_for, &seen, &filled).or_else(|| {
-            let gone = *live.iter().find(|id| removed(id))?;
-            current.as_ref()?.without(gone, &live, &seen)
-        });
-        if let Some(next) = next {
-            self.propose_map(now, &next, out);
-        }
-    }
-
     pub(crate) fn name_of(&self, id: NodeId) -> String {
         if id == self.me() {
             return self.card.name.clone();
@@ -785,15 +651,4 @@ fn route_session(spec: &ServiceSpec, leases: &BTreeMap<String, u64>) -> Option<R
     let lease_ms = *leases.get(&session.namespace)?;
     let path = session.path.clone().unwrap_or_else(|| http.path.clone());
     Some(RouteSession { spec: session.clone(), path, lease_ms })
-}
-
-/// Groups of class `linear` that a namespace is to have. One of class `sql` has one, whose members each have the database.
-pub(crate) fn groups_of(spec: &NamespaceSpec) -> Option<place::Wanted> {
-    let of_sql = spec.sql().map(|spec| place::Wanted {
-        shards: Some(1),
-        grows: false,
-        replicas: spec.replicas.unwrap_or(3),
-        memory: false,
-    });
-    of_sql.or_else(|| Some(spec.linear()?.groups()))
 }

@@ -46,6 +46,7 @@ pub mod op;
 mod ops;
 mod outlier;
 mod peers;
+mod planner;
 mod read;
 mod report;
 mod run;
@@ -80,7 +81,7 @@ use base::hash::FixedMap;
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::dump::Record;
-use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Number, Scene, Space, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Number, Outlook, Plan, Scene, Space, Used};
 use flow::Histogram;
 use flow::histogram::Powers;
 use flow::stage::Shown;
@@ -237,6 +238,7 @@ impl Class for Session {
     type Report = Report;
     type Dump = dump::Dump;
 
+    const PLANS_EVERY: Option<Span> = Some(Span::ZERO);
     const ON_DISK: bool = false;
     const HEARS: bool = true;
     const DUMPED: &'static str = "each key that is there throughout, as it was at some moment between begin and end; none that only a cookie finds";
@@ -278,6 +280,10 @@ impl Class for Session {
 
     fn copies(&self, _: &Spec, _: usize) -> Option<u64> {
         Some(self.map.as_ref().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED) as u64)
+    }
+
+    fn plan(&self, outlook: &Outlook<'_, Self>) -> Plan<BrickMap> {
+        planner::plan(outlook)
     }
 
     fn needs(&self, scene: &Scene<'_, Self>, leaver: Leaver) -> Option<String> {

@@ -1,7 +1,7 @@
 //! What is declared of a `sql` namespace: how many nodes have it, and how large it may become.
 
 use base::text::size_text;
-use class::{Key, Line, Quota, Wrong, is_number, size};
+use class::{Groups, Key, Line, Quota, Wrong, is_number, size};
 use serde_json::{Map, Value};
 
 use super::limits::{SIZE_MAX, SIZE_MIN};
@@ -85,6 +85,11 @@ impl class::Spec for Spec {
 
     fn bytes_max(&self) -> Option<u64> {
         Some(self.size_max)
+    }
+
+    /// One, whose members each have the database.
+    fn groups(&self) -> Option<Groups> {
+        Some(Groups { shards: Some(1), grows: false, replicas: self.replicas.unwrap_or(3), memory: false })
     }
 
     fn quota(&self) -> &Quota {

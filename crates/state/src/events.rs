@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, GroupId, NodeId, Now, Outcome, PackSaid, Span, Ticket, Work};
 use bytes::Bytes;
-use class::{CookieSecret, Declared, Input, Number, Numbers, Space};
+use class::{CookieSecret, Declared, Groups, Input, Number, Numbers, Space};
 
-use crate::{Answer, Classes, NamespaceSpec};
+use crate::{Answer, Classes, NamespaceSpec, Reports};
 
 /// What a class of this program wants done.
 pub type Output = class::Output<Answer>;
@@ -67,6 +67,51 @@ impl<'a> View<'a> {
         let spaces = self.namespaces.iter().filter_map(|(name, spec)| Some((name.as_str(), of(spec)?))).collect();
         class::Scene { me: self.me, peers: self.peers, spaces, facts: self.facts }
     }
+}
+
+/// What all planners are shown ([`class::Outlook`]).
+pub struct Ahead<'a> {
+    pub version: u64,
+    pub live: &'a [NodeId],
+    pub away: &'a BTreeMap<NodeId, Span>,
+    pub seen: &'a BTreeSet<NodeId>,
+    pub watched: Span,
+    pub leaving: &'a BTreeMap<NodeId, bool>,
+    pub troubled: &'a BTreeMap<NodeId, Span>,
+    pub groups: &'a BTreeMap<&'a str, Groups>,
+    /// A record of the root group, by kind and name.
+    pub records: &'a dyn Fn(&'static str, &str) -> Option<&'a Bytes>,
+    pub reports: &'a dyn Fn(NodeId) -> &'a Reports,
+    pub facts: &'a dyn Fn(NodeId, &str) -> Option<&'a Bytes>,
+}
+
+impl<'a> Ahead<'a> {
+    /// For one class, whose reports are those of all as `of` tells.
+    pub(crate) fn of<C: class::Class>(&self, of: fn(&Reports) -> &C::Report) -> class::Outlook<'a, C>
+    where
+        C: 'a,
+        C::Report: 'a,
+    {
+        let Self { version, live, away, seen, watched, leaving, troubled, groups, records, reports, facts } = *self;
+        class::Outlook {
+            version,
+            live,
+            away,
+            seen,
+            watched,
+            leaving,
+            troubled,
+            groups,
+            record: Box::new(move |name| records(C::RECORDS, name)),
+            report: Box::new(move |id| of(reports(id))),
+            facts,
+        }
+    }
+}
+
+/// A record as it is kept: JSON, like all of the root group's.
+pub(crate) fn written(record: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec(record).expect("records are plain data").into()
 }
 
 /// Why an operation was not done, or may not have been, and when to ask again. What may have happened can be asked again

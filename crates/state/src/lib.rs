@@ -28,8 +28,8 @@ pub use session;
 pub use soft;
 pub use sql;
 
-pub use events::{Declaration, Output, View};
-use events::{OfAll, OfGroup, Recovering, run, undone};
+pub use events::{Ahead, Declaration, Output, View};
+use events::{OfAll, OfGroup, Recovering, run, undone, written};
 
 list::classes! {
     $

@@ -46,6 +46,13 @@ macro_rules! classes {
                 }
             }
 
+            /// How often it is asked for a plan if nothing happens; none if it plans nothing.
+            pub const fn plans_every(self) -> Option<Span> {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::PLANS_EVERY),*
+                }
+            }
+
             /// Its keys of a declaration.
             pub const fn keys(self) -> &'static [class::Key] {
                 match self {
@@ -153,6 +160,13 @@ macro_rules! classes {
             pub fn quota(&self) -> &class::Quota {
                 match self {
                     $(NamespaceSpec::$Variant(spec) => class::Spec::quota(spec)),*
+                }
+            }
+
+            /// Consensus groups that it wants to lie in, if it lies in any.
+            pub fn groups(&self) -> Option<class::Groups> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::groups(spec)),*
                 }
             }
 
@@ -488,6 +502,16 @@ macro_rules! classes {
             pub fn copies(&self, spec: &NamespaceSpec, live: usize) -> Option<u64> {
                 match spec {
                     $(NamespaceSpec::$Variant(spec) => class::Class::copies(&self.$field, spec, live)),*
+                }
+            }
+
+            /// What a class plans at the root group's leader, with its records as they are kept.
+            pub fn plan(&self, class: Class, ahead: &Ahead<'_>) -> class::Plan<Bytes> {
+                match class {
+                    $(Class::$Variant => {
+                        let outlook = ahead.of::<$class>(|reports| &reports.$field);
+                        class::Class::plan(&self.$field, &outlook).map(|record| written(&record))
+                    })*
                 }
             }
 
