@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::process::Private;
-use base::{Exit, NodeId, Outcome};
+use base::{Exit, NodeId, Outcome, Refused};
 use bytes::Bytes;
 use clones::off::Target;
 use clones::runs::Once;
@@ -114,6 +114,22 @@ macro_rules! asks {
         }
 
         impl Ask {
+            /// The class that it is an operation of, if it is one.
+            pub fn class(&self) -> Option<state::Class> {
+                match self {
+                    $(Ask::$Class(_) => Some(state::Class::$Class),)*
+                    _ => None,
+                }
+            }
+
+            /// What whoever asked for an operation hears if it is refused. None of what is no operation of a class.
+            pub fn refused(&self, refused: Refused) -> Option<Answer> {
+                match self {
+                    $(Ask::$Class(_) => Some(Answer::$Class(Outcome::Refused(refused))),)*
+                    _ => None,
+                }
+            }
+
             /// The operation of a class, if it is one.
             pub(crate) fn op(self) -> Option<state::Op> {
                 match self {

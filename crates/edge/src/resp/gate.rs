@@ -23,11 +23,8 @@ use state::linear::limits::WATCH_HOLD;
 use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
-use super::Backend;
-use super::limits::{
-    CACHE_BUDGET, CACHE_STAGE, CAME_WITHIN, CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE,
-    SOFT_BUDGET, SOFT_STAGE,
-};
+use super::limits::{CAME_WITHIN, CROWD, LINEAR_BUDGET, MOSTLY, OP_BUDGET};
+use super::{Backend, offers};
 use crate::meter::Stages;
 
 pub struct Gate {
@@ -122,7 +119,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: std::array::from_fn(|class| lane(stage(Class::ALL[class]))),
+            lanes: std::array::from_fn(|class| lane(offers::of(Class::ALL[class]).lane.shape)),
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -237,7 +234,7 @@ impl Gate {
     pub async fn show(self: Rc<Self>, stages: Arc<Stages>) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            for (class, name) in STAGES {
+            for (class, name) in offers::lanes() {
                 stages.show(name, self.lane(class).borrow_mut().stage.show());
             }
         }
@@ -247,7 +244,7 @@ impl Gate {
     fn start_some(&self) -> bool {
         let now = self.now();
         let mut more = false;
-        for (class, _) in STAGES {
+        for (class, _) in offers::lanes() {
             self.lane(class).borrow_mut().stage.new_batch(now);
             while self.start_next(class, now) {}
             more |= self.lane(class).borrow().stage.wants_batch();
@@ -270,13 +267,8 @@ impl Gate {
         if left == Span::ZERO {
             // Past its deadline, so it is not executed (state.md, rule 2).
             let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
-            let _ = answer.send(match class {
-                Class::Linear => Answer::Linear(Outcome::Refused(refused)),
-                Class::Cache => Answer::Cache(Outcome::Refused(refused)),
-                Class::Soft => Answer::Soft(Outcome::Refused(refused)),
-                // The others ask nothing here.
-                _ => Answer::Session(Outcome::Refused(refused)),
-            });
+            let told = ask.refused(refused.clone());
+            let _ = answer.send(told.unwrap_or(Answer::Session(Outcome::Refused(refused))));
             return true;
         }
         lane.started[ticket as usize] = now;
@@ -363,43 +355,14 @@ fn priority(ask: &Ask) -> Priority {
     }
 }
 
-/// Classes that have operations here, and what their stages are called. The lane of the others stays empty.
-const STAGES: [(Class, &str); 4] = [
-    (Class::Session, "resp-session"),
-    (Class::Linear, "resp-linear"),
-    (Class::Cache, "resp-cache"),
-    (Class::Soft, "resp-soft"),
-];
-
-/// Whose lane an operation takes.
+/// Whose lane an operation takes. What is none of a class goes with those of class `session`.
 fn class(ask: &Ask) -> Class {
-    match ask {
-        Ask::Linear(_) => Class::Linear,
-        Ask::Cache(_) => Class::Cache,
-        Ask::Soft(_) => Class::Soft,
-        _ => Class::Session,
-    }
-}
-
-/// Bounds of a class's lane. That of one without operations here stays empty.
-fn stage(class: Class) -> flow::stage::Shape {
-    match class {
-        Class::Linear => LINEAR_STAGE,
-        Class::Cache => CACHE_STAGE,
-        Class::Soft => SOFT_STAGE,
-        _ => SESSION_STAGE,
-    }
+    ask.class().filter(|class| offers::of(*class).lane.name.is_some()).unwrap_or(Class::Session)
 }
 
 /// How long an operation may take.
 fn budget(class: Class) -> Span {
-    match class {
-        Class::Linear => LINEAR_BUDGET,
-        // A purge may have to wait for the leases of a hung node.
-        Class::Cache => CACHE_BUDGET,
-        Class::Soft => SOFT_BUDGET,
-        _ => OP_BUDGET,
-    }
+    offers::of(class).lane.budget
 }
 
 /// What a command is told that would have to wait too long.
@@ -407,7 +370,7 @@ pub const OVERLOADED: &str = "BUSY overloaded: this node takes no more, retry in
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::HELD_MAX;
+    use super::super::limits::{HELD_MAX, SESSION_STAGE};
     use bytes::Bytes;
     use state::session::{Action, Op};
 

@@ -50,6 +50,7 @@ pub mod encode;
 mod gate;
 mod input;
 pub mod limits;
+mod offers;
 mod ops;
 pub mod parse;
 pub mod rdb;

@@ -37,15 +37,7 @@ fn run(call: &mut Call<'_>) -> Act {
 /// Commands of the client's class.
 fn all(class: Class) -> Vec<&'static Spec> {
     let of_connection = ALL.iter().copied().filter(|spec| spec.does.is_of_connection());
-    let own = match class {
-        Class::Session => return ALL.to_vec(),
-        Class::Cache => return of_connection.chain(cache::ALL).collect(),
-        Class::Linear => linear::ALL,
-        Class::Soft => soft::ALL,
-        // They have none.
-        _ => return of_connection.collect(),
-    };
-    of_connection.chain(own.iter().flat_map(|some| some.iter())).collect()
+    of_connection.chain((offers::of(class).own)()).collect()
 }
 
 fn lower(spec: &Spec) -> Reply {

@@ -13,6 +13,7 @@ use state::session::{Action, Reply as Found};
 use state::{Class, cache};
 
 use crate::resp::limits::*;
+use crate::resp::offers;
 use crate::resp::ops::Space;
 
 /// What was counted last, by namespace. As many as this node has asked for lately.
@@ -55,16 +56,7 @@ impl Keyspace {
             &space.name,
             Counted { at: Instant::now(), keys: self.last(&space.name), lasts: KEYSPACE_TRIED_EVERY },
         );
-        let counting = async {
-            match class {
-                Class::Session => count_session(&space).await,
-                Class::Linear => count_linear(&space).await,
-                Class::Cache => count_cache(&space).await,
-                Class::Soft => count_soft(&space).await,
-                // They have no keys at this door.
-                _ => None,
-            }
-        };
+        let counting = (offers::of(class).count)(&space);
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {
             self.note(&space.name, Counted { at: Instant::now(), keys: Some(keys), lasts: KEYSPACE_AGE_MAX });
         }
@@ -88,7 +80,7 @@ impl Keys {
 }
 
 /// Each value has an end.
-async fn count_session(space: &Space) -> Option<Keys> {
+pub async fn count_session(space: &Space) -> Option<Keys> {
     match space.ask(space.op(Bytes::new(), Action::Count)).await {
         Outcome::Done(Found::Count(all)) => Some(Keys { all, ending: all }),
         _ => None,
@@ -96,21 +88,21 @@ async fn count_session(space: &Space) -> Option<Keys> {
 }
 
 /// Any entry may go, but most have no end of their own.
-async fn count_cache(space: &Space) -> Option<Keys> {
+pub async fn count_cache(space: &Space) -> Option<Keys> {
     match super::cache::ask(space, Bytes::new(), cache::Act::Count).await {
         Outcome::Done(cache::Reply::Count(all)) => Some(Keys { all, ending: 0 }),
         _ => None,
     }
 }
 
-async fn count_soft(space: &Space) -> Option<Keys> {
+pub async fn count_soft(space: &Space) -> Option<Keys> {
     match space.ask_soft(state::soft::Action::Count).await {
         Outcome::Done(state::soft::Reply::Int(all)) => Some(Keys { all: all.unsigned_abs(), ending: 0 }),
         _ => None,
     }
 }
 
-async fn count_linear(space: &Space) -> Option<Keys> {
+pub async fn count_linear(space: &Space) -> Option<Keys> {
     // Not all nodes may know the second one yet.
     for functions in [&["count", "count.ending"][..], &["count"]] {
         let steps = functions.iter().map(|function| Step::new(Bytes::new(), function, Vec::new())).collect();

@@ -18,7 +18,7 @@ use super::client::Client;
 use super::encode::Reply;
 use super::ops::Space;
 use super::parse::{Command, integer};
-use super::{Node, ops};
+use super::{Node, offers, ops};
 
 mod asked;
 pub mod cache;
@@ -31,13 +31,13 @@ mod connection;
 mod hash;
 mod info;
 mod info_fields;
-mod keyspace;
+pub mod keyspace;
 mod lease;
 pub mod linear;
 mod many;
 mod priority;
 mod read;
-mod refused;
+pub mod refused;
 mod rename;
 mod scan;
 pub mod soft;
@@ -364,38 +364,14 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 
 /// The command of this name in a namespace of this class: its own, or one that belongs to the connection.
 pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
-    match class {
-        Class::Session => find(name),
-        Class::Linear => linear::find(name),
-        Class::Cache => cache::find(name),
-        Class::Soft => soft::find(name),
-        _ => find(name).filter(|spec| spec.does.is_of_connection()),
-    }
+    (offers::of(class).find)(name)
 }
-
-/// Class `object` has no commands of its own.
-const OF_OBJECTS: refused::Table =
-    &[(&["*"], "objects are at /v1/ns/NAMESPACE/objects of the HTTP API: docs/guide/objects.md")];
-
-/// Neither has class `sql`.
-const OF_SQL: refused::Table = &[(&["*"], "statements go to /v1/ns/NAMESPACE/sql of the HTTP API: docs/guide/sql.md")];
-
-/// Nor has one that says nothing here.
-const OF_NONE: refused::Table = &[(&["*"], "its values are at /v1/ns/NAMESPACE/keys of the HTTP API: docs/api.md")];
 
 /// The error for a command that is not in the list of this class.
 pub fn not_offered(class: Class, command: &Command) -> Reply {
     let name = String::from_utf8_lossy(&command.arg(0)[..command.arg(0).len().min(64)]).to_uppercase();
-    let table = match class {
-        Class::Session => refused::INSTEAD,
-        Class::Linear => linear::INSTEAD,
-        Class::Cache => cache::INSTEAD,
-        Class::Soft => soft::INSTEAD,
-        Class::Object => OF_OBJECTS,
-        Class::Sql => OF_SQL,
-        _ => OF_NONE,
-    };
-    let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
+    let instead = refused::found(offers::of(class).instead, &name);
+    let instead = instead.unwrap_or("COMMAND DOCS and docs/resp.md list what is");
     Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))
 }
 

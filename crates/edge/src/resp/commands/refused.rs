@@ -81,7 +81,7 @@ pub fn found(table: Table, name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::resp::commands::{ALL, cache, linear, of_class, soft};
-    use state::Class;
+    use crate::resp::offers;
 
     /// All of Redis 8.8 (of the modules that come with it, and of arrays, one each). Who asks for one that is not offered hears what
     /// works instead, not that nobody has heard of it.
@@ -107,13 +107,8 @@ mod tests {
     #[test]
     fn every_command_of_redis_is_offered_or_has_something_instead() {
         for name in REDIS.split_whitespace() {
-            let classes = [
-                (Class::Session, INSTEAD),
-                (Class::Linear, linear::INSTEAD),
-                (Class::Cache, cache::INSTEAD),
-                (Class::Soft, soft::INSTEAD),
-            ];
-            for (class, table) in classes {
+            for (class, _) in offers::lanes() {
+                let table = offers::of(class).instead;
                 let offered = of_class(class, name.as_bytes()).is_some();
                 assert_ne!(offered, found(table, name).is_some(), "{name} in class {class}");
             }
