@@ -1,13 +1,15 @@
 //! Keeps the house in order (architecture.md, style.md): who may use whom, purity below the waterline, headers, leftovers,
-//! length of files, paths in documents, cases that have tests, what a class costs (`recipe`), what belongs to a built-in service, known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
-//! `documents` at what leads people through the tree. Every check
-//! is a plain function from text to findings, with a test in which it fails.
+//! length of files, paths in documents, cases that have tests, what a class costs (`recipe`), what belongs to a built-in
+//! service, floors of the edge (`floors`), known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file, `documents` at
+//! what leads people through the tree. Every check is a plain function from text to findings, with a test in which it
+//! fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod advisories;
 pub mod cases;
 pub mod documents;
 pub mod files;
+pub mod floors;
 pub mod layers;
 pub mod recipe;
 pub mod services;
@@ -52,13 +54,18 @@ pub fn tidy(root: &Path) -> Result<usize, Vec<Finding>> {
     findings.extend(documents::check(root));
     findings.extend(services::check(root));
     let files = sources(root);
+    let mut read = Vec::new();
     for path in &files {
         let name = path.strip_prefix(root).expect("it was found there").to_string_lossy().replace('\\', "/");
         match std::fs::read_to_string(path) {
-            Ok(text) => findings.extend(files::check(&name, &text)),
+            Ok(text) => read.push((name, text)),
             Err(error) => findings.push(Finding { place: name, line: 0, what: format!("cannot be read: {error}") }),
         }
     }
+    for (name, text) in &read {
+        findings.extend(files::check(name, text));
+    }
+    findings.extend(floors::check(&read));
     if findings.is_empty() { Ok(files.len()) } else { Err(findings) }
 }
 

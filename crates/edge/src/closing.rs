@@ -16,7 +16,7 @@ use node::View;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::http::limits::{GOODBYE_TIME, LEAVE_PART};
+use crate::limits::{GOODBYE_TIME, LEAVE_PART};
 use crate::meter::Meter;
 
 /// Long connections have as long as those to a leaving clone of the service that gives most (`stop.drain`), but no longer

@@ -16,6 +16,7 @@ mod frames;
 pub mod functions;
 mod handle;
 pub mod http;
+mod limits;
 pub mod meter;
 pub mod newcomers;
 mod outlier;
@@ -28,6 +29,7 @@ pub mod pool;
 mod profiles;
 mod proxy_protocol;
 pub mod resp;
+mod secret;
 mod share;
 mod spread;
 mod table;
@@ -35,6 +37,13 @@ pub mod tcp;
 pub mod tls;
 mod tunnels;
 pub mod turnstile;
+mod under_way;
+mod wall;
+
+const _: () = assert!(
+    resp::limits::QUESTIONS_MAX + api::limits::WATCHERS_MAX < state::linear::limits::WAITS_MAX,
+    "a node lets all of them wait"
+);
 
 pub use functions::Functions;
 pub use meter::{Meter, stage_gauges};

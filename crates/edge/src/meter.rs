@@ -14,7 +14,6 @@ use flow::stage::Shown;
 use tokio::sync::Semaphore;
 
 use crate::answers::Answers;
-use crate::api::asks::UnderWay;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
@@ -23,6 +22,7 @@ use crate::overload::{Overloads, Told};
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
 use crate::turnstile::{Name, Turnstiles};
+use crate::under_way::UnderWay;
 
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
 const ROLL_MIN: Duration = Duration::from_millis(900);

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::http::limits::{OUTLIER_AFTER, OUTLIER_FIRST, OUTLIER_MAX};
+use crate::limits::{OUTLIER_AFTER, OUTLIER_FIRST, OUTLIER_MAX};
 
 #[derive(Debug, Default)]
 pub struct Outlier {

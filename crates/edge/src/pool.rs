@@ -21,8 +21,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::affinity;
 use crate::demand::{CloneCount, Demands};
-use crate::http::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
+use crate::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
 use crate::outlier::Outlier;
 use crate::pace::{Manner, Stay, Stays};
 use crate::table::{Table, Target};
@@ -279,7 +279,7 @@ mod tests {
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
-    use crate::http::limits::{ADMISSION, OUTLIER_AFTER};
+    use crate::limits::{ADMISSION, OUTLIER_AFTER};
     use crate::spread::Homing;
 
     struct Nobody;

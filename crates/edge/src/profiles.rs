@@ -18,7 +18,7 @@ use state::linear::{Op, Ran, Step};
 use state::sql::{Failure, Kind};
 
 use crate::api::{Backend, Gone};
-use crate::http::session::wall_ms;
+use crate::wall::wall_ms;
 
 /// A copy is kept for so long. A change whose node died before it answered is seen everywhere when this is over.
 const KEPT: Span = Span::secs(30);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use base::Rng;
 use flow::balance::{Load, give_away, pick_bounded, pick_less_loaded};
 
-use crate::http::limits::{ASKS_ANOTHER, GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
+use crate::limits::{ASKS_ANOTHER, GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
 use crate::pool::{Prefers, Upstream};
 
 thread_local! {

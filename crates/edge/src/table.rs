@@ -17,7 +17,7 @@ use clones::{AccessLog, Allows, Asks, RouteHttps};
 use crate::affinity;
 use crate::answers::ByCode;
 use crate::demand::{Demands, GroupCount, Visit};
-use crate::http::limits::{ANSWER_TIME, LEAVE_PART};
+use crate::limits::{ANSWER_TIME, LEAVE_PART};
 use crate::pace::Stays;
 use crate::part::Part;
 use crate::pool::{Prefers, Upstream};

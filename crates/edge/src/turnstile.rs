@@ -21,8 +21,8 @@ use flow::stage::{End, Shown};
 use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
-use crate::http::limits::{ADMISSION, CLONE_WAIT};
 use crate::http::wait::Wait;
+use crate::limits::{ADMISSION, CLONE_WAIT};
 use crate::overload::Heat;
 use crate::part::{Part, PartFigures};
 

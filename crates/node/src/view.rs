@@ -108,6 +108,11 @@ fn is_none(of: &Arc<[FormerTokenView]>) -> bool {
 }
 
 impl View {
+    /// Whether a token that opens nothing is wrong: a node that has just started knows none, or those of when it ended.
+    pub fn has_heard(&self) -> bool {
+        self.root.leader.is_some() && self.root.version > 0
+    }
+
     /// The class of a namespace; of one that is not there `session`.
     pub fn class_of(&self, namespace: &str) -> Class {
         self.specs.get(namespace).map_or(Class::Session, NamespaceSpec::class)

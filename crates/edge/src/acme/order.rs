@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::jws::AccountKey;
 use super::wire::{Problem, Reply, Wire, host_of};
 use super::{Failed, LOOK_EVERY, LOOK_EVERY_MAX, NONCES_MAX, ORDER_WITHIN};
-use crate::http::session::wall_ms;
+use crate::wall::wall_ms;
 
 /// What is asked for.
 pub struct Wish<'a> {

@@ -2,8 +2,6 @@
 //! Streams, which last, do not count, nor who keeps a connection and says nothing.
 
 use std::pin::Pin;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,34 +12,10 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::meter::Meter;
+use crate::under_way::Busy;
 
 /// Who has connected and says nothing for so long is not about to.
 const FRESH_TIME: Duration = Duration::from_secs(1);
-
-/// Requests under way, and who has just connected.
-#[derive(Debug, Default)]
-pub struct UnderWay(AtomicU64);
-
-impl UnderWay {
-    pub fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) == 0
-    }
-
-    fn begins(self: &Arc<Self>) -> Busy {
-        self.0.fetch_add(1, Relaxed);
-        Busy(Arc::clone(self))
-    }
-}
-
-/// Counts as long as it lives.
-#[derive(Debug)]
-pub struct Busy(Arc<UnderWay>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Of one connection.
 pub struct Asks {

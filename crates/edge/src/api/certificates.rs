@@ -18,8 +18,8 @@ use super::declare::{change, entropy, whole};
 use super::limits::CERTIFICATES_BYTES_MAX;
 use super::places::Visitor;
 use super::{Api, Problem, guard};
-use crate::http::session::wall_ms;
 use crate::tls::checked;
+use crate::wall::wall_ms;
 
 /// `[{"name", "names", "issuer", "begins_at_ms", "ends_at_ms", "at_ms"}]`.
 pub async fn list(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {

@@ -3,7 +3,7 @@
 //! pace, and what is held in memory is a batch.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -28,6 +28,7 @@ use super::address::{Path, Query};
 use super::limits::*;
 use super::profiles::told_of_all;
 use super::{Api, Problem, guard};
+use crate::wall::wall_ms;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -352,10 +353,6 @@ fn room(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {
 
 fn flawed(flaw: Flaw) -> Problem {
     Problem::wrong(flaw.to_string())
-}
-
-fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 const DUMP_TYPE: &str = "application/vnd.coppice.dump";

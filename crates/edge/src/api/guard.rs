@@ -23,14 +23,14 @@ use tokio::sync::watch;
 
 use super::places::{self, Visitor, Who};
 use super::{Api, Problem};
-use crate::resp::same_secret;
+use crate::secret::same_secret;
 
 /// Stands before every handler.
 pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let view = api.view();
     basic_is_bearer(&mut request);
     if let Err(problem) = admit(&api, &view, &request) {
-        let unheard = problem.status == StatusCode::UNAUTHORIZED && !has_heard(&view);
+        let unheard = problem.status == StatusCode::UNAUTHORIZED && !view.has_heard();
         let problem = if unheard { Problem::busy(UNHEARD, Span::millis(500)) } else { problem };
         let mut response = problem.into_response();
         if response.status() == StatusCode::UNAUTHORIZED && !request.uri().path().starts_with("/v1/") {
@@ -48,7 +48,7 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     }
     let with = Opened { at: request.uri().clone(), token: token_alone(request.headers()), who: None };
     let response = next.run(request).await;
-    if response.status() == StatusCode::UNAUTHORIZED && !has_heard(&api.view()) {
+    if response.status() == StatusCode::UNAUTHORIZED && !api.view().has_heard() {
         return Problem::busy(UNHEARD, Span::millis(500)).into_response();
     }
     // A stream lasts, and its token may be made anew meanwhile.
@@ -59,11 +59,6 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
         }
         _ => response,
     }
-}
-
-/// Whether a token that opens nothing is wrong: a node that has just started knows none, or those of when it ended.
-pub fn has_heard(view: &View) -> bool {
-    view.root.leader.is_some() && view.root.version > 0
 }
 
 pub const UNHEARD: &str = "this node has just started and has not heard of the declaration yet, so it knows no tokens";

@@ -45,7 +45,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch as channel};
 use tokio::time::timeout;
 
-use crate::http::limits::HANDSHAKE_TIME;
+use crate::limits::HANDSHAKE_TIME;
 use crate::tls::{Certs, Pem};
 use crate::{Functions, Meter};
 

@@ -23,7 +23,7 @@ use super::linear::{once, operate};
 use super::problem::odd;
 use super::profiles::told_of_all;
 use super::{Api, Problem, guard};
-use crate::http::session::wall_ms;
+use crate::wall::wall_ms;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -25,7 +25,7 @@ use super::problem::done;
 use super::{Api, Problem, guard, linear, offers};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
-use crate::http::session::wall_ms;
+use crate::wall::wall_ms;
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
 pub const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");

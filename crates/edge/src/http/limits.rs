@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use base::Span;
 use clones::limits::{ANSWER_TIMEOUT_MAX, BODY_MAX_MAX};
-use flow::limit::Bounds;
 use state::cache::limits::VALUE_BYTES_MAX;
+
+pub use crate::limits::*;
 
 /// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
@@ -63,13 +64,9 @@ pub const WRITE_IDLE: Duration = Duration::from_secs(30);
 /// Kestrel's; half of the slowest modem's. What nobody waits for, as the events of a stream that is quiet, costs nothing.
 pub const RATE_MIN: u64 = 240;
 pub const RATE_GRACE: Duration = Duration::from_secs(30);
-/// When the doors close, who has just connected may still say so long what it wants.
-pub const HEAR_OUT: Duration = Duration::from_secs(1);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// From a client's connection to the end of its TLS handshake. As for a head: slower is an attack.
-pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Requests that one HTTP/2 connection may have open: what nginx allows, and more than browsers use.
 pub const STREAMS_MAX: u32 = 128;
 /// Bytes that a client may send of one body before the clone takes them, and of all bodies of a connection.
@@ -90,10 +87,6 @@ pub const CONTROL_BYTES_EACH: u64 = 128;
 pub const PING_EVERY: Duration = Duration::from_secs(30);
 pub const PING_TIME: Duration = Duration::from_secs(20);
 
-/// Connect to a clone. It is in the same machine room: 1 s is a lost SYN, and another clone may be tried.
-pub const CONNECT_TIME: Duration = Duration::from_secs(1);
-/// From the request to a clone until the head of its answer, unless the service says `answer_timeout`.
-pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// An answer's body without a byte, unless the service says `idle_timeout`. Event streams send a comment now and then.
 pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
 /// An upgraded connection (WebSocket) without a byte in either direction, with the same exception.
@@ -102,43 +95,13 @@ pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
 pub const EVENTS_LAST: Duration = Duration::from_secs(1);
 /// Any other answer without a length is taken for one that will not end by itself soon: as long as one may take to begin.
 pub const ANSWER_LASTS: Duration = ANSWER_TIME;
-/// Long connections to a clone that leaves end within this part of the time until it is killed.
-pub const LEAVE_PART: (u32, u32) = (9, 10);
-/// From our goodbye until such a connection is cut: the other side's answer, and the clone's to that, are a round trip away.
-pub const GOODBYE_TIME: Duration = Duration::from_secs(2);
-/// How long a request waits for a clone to serve it, when there is none: a restart of a quick clone fits in.
-pub const CLONE_WAIT: Duration = Duration::from_secs(1);
-/// While waiting, clones that were tried are tried again this often.
-pub const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// How often one request is given to a clone that then fails it. More would turn one poisonous request into many deaths.
 pub const SENDS_MAX: u32 = 3;
 
-/// A clone that failed is avoided this long if there is another. Its death is in the routes within milliseconds.
-pub const AVOID: Duration = Duration::from_secs(1);
-/// A clone that failed so many requests in a row is left alone: five by chance are rare even where one in five fails.
-pub const OUTLIER_AFTER: u32 = 5;
-/// For so long the first time, twice as long each further time: as long as a short stall, at most until an operator looks.
-pub const OUTLIER_FIRST: Duration = Duration::from_secs(1);
-pub const OUTLIER_MAX: Duration = Duration::from_secs(30);
-/// If one in so many of the clones that are meant for a request is left alone, all are used.
-pub const PANIC_PART: usize = 2;
 /// Idle connections kept to one clone.
 pub const IDLE_MAX: usize = 256;
 /// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
-/// Of requests that could wait at this node's clones, one in so many goes elsewhere to see what it takes there.
-pub const LOOKS_ELSEWHERE: u64 = 64;
-/// Of requests that are asked of several clones, one in so many is asked of one that is not known to be among the fastest.
-pub const ASKS_ANOTHER: u64 = 32;
-/// A clone here may take twice as long as one elsewhere, and so much: a tunnel costs both nodes.
-pub const LOCAL_SLOWER: Duration = Duration::from_millis(4);
-/// What part of its requests a node gives away to others is found anew so often: as often as nodes report.
-pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
-
-/// How many requests one clone may have under way, as far as this edge is concerned, until the edge has learned how many
-/// are good for it: `first` at the start, and whatever it learns one at least. An answer may take a quarter more than
-/// without a queue, and 4 ms, which nobody feels.
-pub const ADMISSION: Bounds = Bounds { first: 64, min: 1, max: 1024, tolerance_percent: 125, slack: Span::millis(4) };
 
 /// An answer that can be validated is kept so much longer than it may be given: most pages are asked for again within an hour.
 pub const CACHED_UNASKED: Duration = Duration::from_secs(3600);

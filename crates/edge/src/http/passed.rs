@@ -18,7 +18,7 @@ use ring::hmac;
 
 use super::limits::{ANSWER_TIME, TICKET_ANEW, TICKET_LIFE, TICKET_LIFE_LONG};
 use super::session::wall_ms;
-use crate::resp::same_secret;
+use crate::secret::same_secret;
 
 pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 pub const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base::{Outcome, Priority, Refused, Span, Unknown};
 use base64::Engine;
@@ -29,6 +29,7 @@ use crate::api::Backend;
 use crate::cookie::{self, Held};
 use crate::handle::Handle;
 use crate::meter::Sessions as Meter;
+pub use crate::wall::wall_ms;
 
 const VALUE: HeaderName = HeaderName::from_static("coppice-session");
 const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
@@ -368,11 +369,6 @@ impl Sessions {
         let acme = Arc::clone(&self.view.borrow().acme);
         host.to_str().is_ok_and(|host| acme.is_ours(host))
     }
-}
-
-/// The wall clock, milliseconds since 1970.
-pub fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

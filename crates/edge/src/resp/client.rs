@@ -25,6 +25,7 @@ use super::encode::{Protocol, Reply};
 use super::limits::MULTI_BYTES_MAX;
 use super::parse::{Bounds, Command};
 use super::subscribers::Hears;
+use crate::secret::same_secret;
 
 #[derive(Debug)]
 pub struct Client {
@@ -365,16 +366,6 @@ impl std::fmt::Display for NoPlace {
             NoPlace::Crowded => f.write_str("this namespace has most of them, and others need some, too"),
         }
     }
-}
-
-/// Compares without telling by its time where they differ. An empty secret is no secret: it never fits.
-pub fn same_secret(expect: &str, given: &[u8]) -> bool {
-    let expect = expect.as_bytes();
-    if expect.is_empty() || expect.len() != given.len() {
-        return false;
-    }
-    let differ = expect.iter().zip(given).fold(0u8, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
-    differ == 0
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ const _: () = assert!(
 pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
 /// A connection that has not authenticated by then is closed: pools connect early, but they say who they are.
 pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(30);
-pub use crate::http::limits::HEAR_OUT;
+pub use crate::limits::HEAR_OUT;
 /// Wrong passwords on one connection, then it is closed.
 pub const WRONG_PASSWORDS_MAX: u32 = 8;
 /// A client that takes too little of its answers in so long is gone: it has to take them all, or so many bytes (240 a second, as
@@ -140,7 +140,7 @@ pub const STALL_PART: usize = 16;
 /// The kernel asks an idle client whether it is there, after so long.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 /// TLS must be agreed on by then, as at the HTTP edge.
-pub const HANDSHAKE_TIME_MAX: Duration = crate::http::limits::HANDSHAKE_TIME;
+pub const HANDSHAKE_TIME_MAX: Duration = crate::limits::HANDSHAKE_TIME;
 /// Clients on their way to the node's own thread, which takes them in a turn or two; others wait in their tasks.
 pub const ARRIVALS_MAX: usize = 64;
 /// Pause after `accept` failed (no descriptors left): the next attempt would fail the same way.
@@ -216,10 +216,6 @@ pub const STALE_DEFAULT: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
 pub const LINEAR_BUDGET: Span = Span::secs(4);
 
-const _: () = assert!(
-    QUESTIONS_MAX + crate::api::limits::WATCHERS_MAX < state::linear::limits::WAITS_MAX,
-    "a node lets all of them wait"
-);
 const _: () = assert!(
     QUESTION_KEPT.as_millis() as u64 > state::linear::limits::WATCH_HOLD.as_millis(),
     "a question that is forgotten is over"

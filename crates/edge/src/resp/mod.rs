@@ -63,7 +63,6 @@ mod unread;
 mod work;
 
 use changes::Changes;
-pub use client::same_secret;
 use clients::Clients;
 use commands::linear::block::Blocked;
 use doors::Doors;

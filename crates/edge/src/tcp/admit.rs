@@ -14,7 +14,7 @@ use flow::stage::End;
 use tokio::net::TcpStream;
 
 use crate::demand::Visit;
-use crate::http::limits::CLONE_WAIT;
+use crate::limits::CLONE_WAIT;
 use crate::share;
 use crate::table::{Doorway, Place};
 use crate::turnstile::{Full, Permit};

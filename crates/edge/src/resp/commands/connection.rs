@@ -1,7 +1,6 @@
 //! Saying who one is and in which dialect, and being sure that the other side is there.
 
 use super::*;
-use crate::api::guard::has_heard;
 use crate::resp::encode::Protocol;
 use crate::resp::limits::*;
 
@@ -114,7 +113,7 @@ fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act
         call.node.turned_away.set(call.node.turned_away.get() + 1);
         return Some(Act::Close(Reply::Error(format!("ERR max number of clients reached: {no_place}"))));
     }
-    if !has_heard(&view) {
+    if !view.has_heard() {
         call.client.wrong_passwords -= 1;
         return Some(Act::Now(Reply::error("LOADING this node has just started and knows no namespaces yet")));
     }

@@ -199,7 +199,7 @@ impl Scripts for Runner {
     }
 
     fn wall_ms(&self) -> u64 {
-        crate::http::session::wall_ms()
+        crate::wall::wall_ms()
     }
 }
 
@@ -216,7 +216,7 @@ struct Lent(RefCell<Draft>);
 
 impl Lent {
     fn run(&self, op: state::linear::Op) -> Outcome<state::linear::Ran> {
-        self.0.borrow_mut().run(op, crate::http::session::wall_ms())
+        self.0.borrow_mut().run(op, crate::wall::wall_ms())
     }
 }
 

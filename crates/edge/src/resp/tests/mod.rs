@@ -262,7 +262,7 @@ impl Backend for Toy {
                 }
                 // As whoever sends to a group does: ends by the wall clock become time that is left.
                 let mut op = op;
-                linear::moment::resolve(&mut op.steps, crate::http::session::wall_ms(), base::LEVEL);
+                linear::moment::resolve(&mut op.steps, crate::wall::wall_ms(), base::LEVEL);
                 let mut bank = self.bank.borrow_mut();
                 let mut run = |step: &linear::Step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
                 let is_met = |condition: &linear::Condition| {

@@ -4,8 +4,8 @@ use state::linear::functions::FIELDS_END_LEVEL;
 use state::linear::{Condition, moment, stream};
 
 use super::*;
-use crate::http::session::wall_ms;
 use crate::resp::rdb::{self, Bad, Value};
+use crate::wall::wall_ms;
 
 pub const ALL: &[Spec] = &[
     noted(

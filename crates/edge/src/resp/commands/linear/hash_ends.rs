@@ -3,8 +3,8 @@
 use state::linear::moment;
 
 use super::*;
-use crate::http::session::wall_ms;
 use crate::resp::commands::write::Unit;
+use crate::wall::wall_ms;
 
 pub const ALL: &[Spec] = &[
     noted(

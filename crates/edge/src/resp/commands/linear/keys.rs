@@ -86,7 +86,7 @@ pub const ALL: &[Spec] = &[
 
 fn ends_at(got: Vec<Got>, unit: i64) -> Reply {
     match only(got) {
-        Got::Int(left) if left >= 0 => Reply::Int(rounded(crate::http::session::wall_ms() as i64 + left, unit)),
+        Got::Int(left) if left >= 0 => Reply::Int(rounded(crate::wall::wall_ms() as i64 + left, unit)),
         other => plain_one(other),
     }
 }
