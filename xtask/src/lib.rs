@@ -1,6 +1,7 @@
 //! Keeps the house in order (architecture.md, style.md): who may use whom, purity below the waterline, headers, leftovers,
 //! length of files, paths in documents, cases that have tests, what a class costs (`recipe`), what belongs to a built-in
-//! service, floors of the edge (`floors`), known weaknesses of dependencies (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file, `documents` at
+//! service, floors of the edge (`floors`), what may only become less (`ratchets`), known weaknesses of dependencies
+//! (`advisories`). `layers` holds the table and compares it with Cargo's; `files` looks at each source file, `documents` at
 //! what leads people through the tree. Every check is a plain function from text to findings, with a test in which it
 //! fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -11,6 +12,7 @@ pub mod documents;
 pub mod files;
 pub mod floors;
 pub mod layers;
+pub mod ratchets;
 pub mod recipe;
 pub mod services;
 
@@ -66,6 +68,7 @@ pub fn tidy(root: &Path) -> Result<usize, Vec<Finding>> {
         findings.extend(files::check(name, text));
     }
     findings.extend(floors::check(&read));
+    findings.extend(ratchets::check(&read));
     if findings.is_empty() { Ok(files.len()) } else { Err(findings) }
 }
 
