@@ -709,6 +709,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nobody_passes_those_who_wait_where_room_has_come_that_they_have_not_heard_of() {
+        let turnstile = turnstile(0, 0, [5, 5]);
+        let mut first = Box::pin(turnstile.enter(LOW, 0, CLONE_WAIT));
+        assert!(first.as_mut().now_or_never().is_none());
+        turnstile.take(&Rooms { room: [1; CLASSES], waiting: [5; CLASSES] });
+        assert!(turnstile.enter_now(LOW, 0).is_err(), "it is the first one's room");
+        let mut second = Box::pin(turnstile.enter(LOW, 0, CLONE_WAIT));
+        assert!(second.as_mut().now_or_never().is_none(), "and he gets it when the next one comes");
+        drop(first.now_or_never().expect("let in").unwrap());
+        assert!(second.now_or_never().expect("let in").is_ok());
+    }
+
+    #[tokio::test]
     async fn who_leaves_while_he_waits_leaves_nothing_behind() {
         let turnstile = turnstile(1, 1, [0, 2]);
         let first = at_once(&turnstile, TOP).unwrap().unwrap();
