@@ -566,6 +566,78 @@ const ROWS: &[Row] = &[
             "200||hello|x-sum: 9|",
         ],
     ),
+    // Redirects go on as they are. nginx does the same, but for a Location with the address of the program, which it makes its own.
+    (
+        "GET",
+        "HTTP/1.1 301 Moved Permanently\r\nLocation: /new?x=1\r\nContent-Length: 5\r\n\r\nmoved",
+        false,
+        [
+            "http/1.0 301 moved permanently|location: /new?x=1|content-length: 5|connection: keep-alive||movedhttp/1.0 200 ok|content-length: 4||next",
+            "http/1.1 301 moved permanently|location: /new?x=1|content-length: 5||movedhttp/1.1 200 ok|content-length: 4|connection: close||next",
+            "301|location: /new?x=1|content-length: 5||moved",
+        ],
+    ),
+    (
+        "HEAD",
+        "HTTP/1.1 302 Found\r\nLocation: http://other.example:8080/x\r\nContent-Length: 5\r\n\r\n",
+        false,
+        [
+            "http/1.0 302 found|location: http://other.example:8080/x|content-length: 5|connection: keep-alive||http/1.0 200 ok|content-length: 4||next",
+            "http/1.1 302 found|location: http://other.example:8080/x|content-length: 5||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "302|location: http://other.example:8080/x|content-length: 5||",
+        ],
+    ),
+    (
+        "POST",
+        "HTTP/1.1 303 See Other\r\nLocation: //other.example/\r\nContent-Length: 0\r\n\r\n",
+        false,
+        [
+            "http/1.0 303 see other|location: //other.example/|connection: keep-alive|content-length: 0||http/1.0 200 ok|content-length: 4||next",
+            "http/1.1 303 see other|location: //other.example/|content-length: 0||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "303|location: //other.example/|content-length: 0||",
+        ],
+    ),
+    (
+        "GET",
+        "HTTP/1.1 307 Temporary Redirect\r\nLocation: ../up\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nmoved\r\n0\r\n\r\n",
+        false,
+        [
+            "http/1.0 307 temporary redirect|location: ../up|connection: close||moved",
+            "http/1.1 307 temporary redirect|location: ../up|transfer-encoding: chunked||5|moved|0||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "307|location: ../up||moved",
+        ],
+    ),
+    (
+        "GET",
+        "HTTP/1.1 308 Permanent Redirect\r\nLocation: http://a/\r\nLocation: http://b/\r\nContent-Length: 0\r\n\r\n",
+        false,
+        [
+            "http/1.0 308 permanent redirect|location: http://a/|location: http://b/|connection: keep-alive|content-length: 0||http/1.0 200 ok|content-length: 4||next",
+            "http/1.1 308 permanent redirect|location: http://a/|location: http://b/|content-length: 0||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "308|location: http://a/|location: http://b/|content-length: 0||",
+        ],
+    ),
+    (
+        "GET",
+        "HTTP/1.1 304 Not Modified\r\nLocation: /c\r\nETag: \"x\"\r\n\r\n",
+        false,
+        [
+            "http/1.0 304 not modified|location: /c|etag: \"x\"|connection: keep-alive||http/1.0 200 ok|content-length: 4||next",
+            "http/1.1 304 not modified|location: /c|etag: \"x\"||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "304|location: /c|etag: \"x\"||",
+        ],
+    ),
+    // nginx (1.22) takes the first head for the answer's, and its client waits.
+    (
+        "GET",
+        "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 301 Moved Permanently\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n",
+        false,
+        [
+            "http/1.0 301 moved permanently|location: /b|connection: keep-alive|content-length: 0||http/1.0 200 ok|content-length: 4||next",
+            "http/1.1 103 early hints|link: </a>||http/1.1 301 moved permanently|location: /b|content-length: 0||http/1.1 200 ok|content-length: 4|connection: close||next",
+            "301|location: /b|content-length: 0||",
+        ],
+    ),
 ];
 
 #[tokio::test]
