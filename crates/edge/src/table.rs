@@ -97,6 +97,8 @@ impl Doorway {
 pub struct Place {
     routes: Arc<Routes>,
     found: Found,
+    /// By its name, and not by what is asked: it answers for another one.
+    is_named: bool,
     pub doorway: Arc<Doorway>,
 }
 
@@ -236,19 +238,19 @@ impl Table {
 
     fn place_of(&self, found: Found) -> Place {
         let doorway = Arc::clone(of_part(&self.groups[found.service].doors, found));
-        Place { routes: Arc::clone(&self.routes), found, doorway }
+        Place { routes: Arc::clone(&self.routes), found, is_named: false, doorway }
     }
 
     /// What takes a TCP connection.
     pub fn tcp_place(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Place> {
         let found = self.routes.find_tcp(port, client, sni)?;
         let doorway = Arc::clone(of_part(&self.groups[found.service].tcp_doors, found));
-        Some(Place { routes: Arc::clone(&self.routes), found, doorway })
+        Some(Place { routes: Arc::clone(&self.routes), found, is_named: false, doorway })
     }
 
     /// The rest of a service, by its name.
     pub fn service(&self, name: &str) -> Option<Place> {
-        self.find_service(name).map(|found| self.place_of(found))
+        self.find_service(name).map(|found| Place { is_named: true, ..self.place_of(found) })
     }
 
     pub fn find_service(&self, name: &str) -> Option<Found> {
@@ -256,10 +258,11 @@ impl Table {
         Some(Found { service, partition: None })
     }
 
-    /// What takes this, if it was found in these routes, else anew.
+    /// What takes this: what was found for it, if that was in these routes; else it is looked for anew.
     pub fn find(&self, place: Option<&Place>, asked: &Asked<'_>) -> Option<Found> {
         match place {
             Some(place) if Arc::ptr_eq(&place.routes, &self.routes) => Some(place.found),
+            Some(place) if place.is_named => self.find_service(place.service_name()),
             _ => self.routes.find(asked),
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! One that changes nothing may be asked of several clones at once (`errand/race.rs`).
 //!
-//! Most are clients' (`proxy`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its name.
+//! Most are clients' (`passage`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its name.
 
 mod race;
 
@@ -16,23 +16,21 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use clones::partition::Asked;
-use clones::path::canonical;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Response, StatusCode, Uri};
+use http::{Method, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
 
-use super::body::{Counted, FromClone, UpBody};
+use super::body::{FromClone, UpBody};
 use super::check::Framing;
 use super::flags::Flags;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
+use super::passage::{Cleansed, Client, Passage, Underway, body_broken};
 use super::passed::{DEADLINE, Deadline};
-use super::proxy::{Client, body_broken};
 use super::refusal::{Dropped, Refusal};
 use super::rooms;
 use crate::affinity;
@@ -44,10 +42,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request on its way to some clone.
 pub struct Errand {
-    host: HeaderValue,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
+    sought: Sought,
     expects: Expects,
     framing: Framing,
     /// What takes it, if that was known when it came.
@@ -83,6 +78,30 @@ pub struct Errand {
     deadline: Option<Deadline>,
     /// How long an answer's body may be without a byte.
     pub idle: Duration,
+}
+
+/// What it asks for, and how.
+struct Sought {
+    host: HeaderValue,
+    method: Method,
+    uri: Uri,
+    /// What it is matched by, where that is not how its path is written.
+    path: Option<Box<str>>,
+    headers: HeaderMap,
+}
+
+impl Sought {
+    /// As routes are asked.
+    fn asked<'a>(&'a self, peer: &Peer, fields: &'a Fields<'_>) -> Asked<'a> {
+        Asked {
+            port: peer.port,
+            host: self.host.to_str().unwrap_or(""),
+            path: self.path.as_deref().unwrap_or(self.uri.path()),
+            method: self.method.as_str(),
+            client: peer.ip,
+            headers: fields,
+        }
+    }
 }
 
 /// A clone's answer, and the line it comes by.
@@ -154,42 +173,45 @@ pub async fn ask_whole(pool: &Pool, own: Own<'_>) -> Result<(Response<()>, Bytes
     Ok((response, whole.freeze()))
 }
 
-/// Requests that have the same effect once or twice.
-fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
-    let is_idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
-    is_idempotent || headers.contains_key(IDEMPOTENCY_KEY)
-}
-
 impl Errand {
-    pub fn new(
-        parts: Parts,
-        host: HeaderValue,
-        upgrade: bool,
-        incoming: Counted,
-        deadline: Deadline,
-        interim: Option<Arc<Flags>>,
-    ) -> Self {
-        let Parts { method, uri, headers, .. } = parts;
+    /// A client's, and what is still to be known of it when it is on its way.
+    pub fn of(passage: Box<Passage>, client: &Client) -> (Self, Underway) {
+        let Passage { mut request, path, terms, deadline, began, .. } = *passage;
+        request.mark();
+        let Cleansed { parts, incoming, host, upgrade, takes_trailers, .. } = request;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
+        let body = if bytes == Some(0) { UpBody::Empty } else { UpBody::Stream(incoming) };
         let framing = bytes.map_or(Framing::Chunked, Framing::Length);
-        let asks_leave = bytes != Some(0) && headers.contains_key(header::EXPECT);
-        let (body, again) = match bytes {
-            Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
-            _ => (UpBody::Stream(incoming), None),
-        };
+        let mut errand = Self::new((parts.method, parts.uri, parts.headers), framing, body);
+        errand.again = (bytes == Some(0) && errand.may_repeat()).then(Bytes::new);
+        errand.asks_leave = bytes != Some(0) && errand.sought.headers.contains_key(header::EXPECT);
+        errand.expects.upgrade = upgrade.is_some();
+        // hyper has no way for them in HTTP/2.
+        errand.interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
+        (errand.sought.host, errand.sought.path, errand.deadline) = (host, path, Some(deadline));
+        (errand.patience, errand.idle) = (terms.answer_time, terms.idle_time);
+        let (upgraded_idle, body_max) = (terms.upgraded_idle, terms.body_max);
+        (errand, Underway { upgrade, upgraded_idle, takes_trailers, body_max, began })
+    }
+
+    fn own(own: Own<'_>) -> Self {
+        let framing = Framing::Length(own.body.len() as u64);
+        let head = (Method::POST, own.path.parse().unwrap_or_default(), own.headers);
+        let (again, service) = (Some(own.body.clone()), Some(own.service.into()));
+        Self { again, service, patience: own.patience, ..Self::new(head, framing, UpBody::Whole(own.body)) }
+    }
+
+    fn new((method, uri, headers): (Method, Uri, HeaderMap), framing: Framing, body: UpBody) -> Self {
         Self {
-            expects: Expects { no_body: method == Method::HEAD, upgrade },
+            expects: Expects { no_body: method == Method::HEAD, upgrade: false },
+            sought: Sought { host: HeaderValue::from_static(""), method, uri, path: None, headers },
             framing,
-            host,
-            method,
-            uri,
-            headers,
             place: None,
             stay: None,
             begins: None,
             visit: None,
             body: Some(body),
-            again,
+            again: None,
             sends: 0,
             tried: Vec::new(),
             want_fresh: false,
@@ -197,24 +219,31 @@ impl Errand {
             give_up_at: None,
             ended: None,
             service: None,
-            asks_leave,
-            interim,
+            asks_leave: false,
+            interim: None,
             patience: ANSWER_TIME,
-            deadline: Some(deadline),
+            deadline: None,
             idle: ANSWER_IDLE,
         }
     }
 
+    /// It has the same effect once or twice.
+    fn may_repeat(&self) -> bool {
+        let is_idempotent =
+            matches!(self.sought.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
+        is_idempotent || self.sought.headers.contains_key(IDEMPOTENCY_KEY)
+    }
+
     /// It is answered, and nobody asks for it again: its room is for others.
     pub fn over(&mut self) {
-        rooms::give_map(std::mem::take(&mut self.headers));
+        rooms::give_map(std::mem::take(&mut self.sought.headers));
     }
 
     /// Its body is short, and to be kept, so that it may be sent again.
     pub fn gathers(&self) -> bool {
         let is_short = matches!(self.framing, Framing::Length(bytes) if bytes <= REPLAY_BYTES_MAX);
         let comes = matches!(self.body, Some(UpBody::Stream(_)));
-        comes && is_short && !self.asks_leave && may_repeat(&self.method, &self.headers)
+        comes && is_short && !self.asks_leave && self.may_repeat()
     }
 
     /// Takes the whole body.
@@ -231,36 +260,6 @@ impl Errand {
         Ok(())
     }
 
-    fn own(own: Own<'_>) -> Self {
-        let framing = Framing::Length(own.body.len() as u64);
-        Self {
-            expects: Expects { no_body: false, upgrade: false },
-            framing,
-            host: HeaderValue::from_static(""),
-            method: Method::POST,
-            uri: own.path.parse().unwrap_or_default(),
-            headers: own.headers,
-            place: None,
-            stay: None,
-            begins: None,
-            visit: None,
-            body: Some(UpBody::Whole(own.body.clone())),
-            again: Some(own.body),
-            sends: 0,
-            tried: Vec::new(),
-            want_fresh: false,
-            one_spoke_first: false,
-            give_up_at: None,
-            ended: None,
-            service: Some(own.service.into()),
-            asks_leave: false,
-            interim: None,
-            patience: own.patience,
-            deadline: None,
-            idle: ANSWER_IDLE,
-        }
-    }
-
     /// The request for this clone, which is told how long somebody waits from `now` on. Its head is written where the line has room.
     fn request(
         &self,
@@ -269,9 +268,9 @@ impl Errand {
         body: UpBody,
         now: Instant,
     ) -> Result<line::Request, Refusal> {
-        let path = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = self.sought.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         // HTTP/1.0 needs none, what we send does.
-        let host = (!self.headers.contains_key(header::HOST)).then_some(upstream.addr);
+        let host = (!self.sought.headers.contains_key(header::HOST)).then_some(upstream.addr);
         let left_ms = match &self.deadline {
             Some(deadline) => Some(deadline.left_ms_at(now).ok_or_else(|| self.late())?),
             None => None,
@@ -281,7 +280,7 @@ impl Errand {
             host.as_ref().map(|host| (names.0.as_str(), host as &dyn Display)),
             left_ms.as_ref().map(|ms| (names.1.as_str(), ms as &dyn Display)),
         ];
-        let head = line::request(line.room(), &self.method, path, &self.headers, self.framing, more);
+        let head = line::request(line.room(), &self.sought.method, path, &self.sought.headers, self.framing, more);
         let patience = left_ms.map_or(self.patience, Duration::from_millis);
         let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
         let (idle, interim) = (self.idle, self.interim.clone());
@@ -414,15 +413,8 @@ impl Errand {
             let refusal;
             {
                 let table = pool.table();
-                let (fields, path) = (Fields(&self.headers), canonical(self.uri.path()));
-                let asked = Asked {
-                    port: peer.port,
-                    host: self.host.to_str().unwrap_or(""),
-                    path: &path,
-                    method: self.method.as_str(),
-                    client: peer.ip,
-                    headers: &fields,
-                };
+                let fields = Fields(&self.sought.headers);
+                let asked = self.sought.asked(peer, &fields);
                 let found = match &self.service {
                     Some(name) => table.find_service(name),
                     None => table.find(self.place.as_ref(), &asked),

@@ -31,7 +31,7 @@ use super::check::{TOO_LARGE_HEAD, Violation, is_host, is_target, is_token};
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
-use super::proxy::{Client, Edge, Understood};
+use super::passage::{Client, Edge, Understood};
 use super::wait::{Rate, Wait};
 
 /// What is known of one connection's manners.

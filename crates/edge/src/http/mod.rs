@@ -2,17 +2,16 @@
 //! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
 //! A connection of HTTP/1 has one task (`server`). It reads a head once, by `check`, which refuses what two readers could understand
-//! differently; what takes too long it ends. The request goes to `proxy`, whose `errand`
+//! differently; what takes too long it ends. The request goes its road (`passage`), whose `errand`
 //! picks a clone from the pool and sends it down a `line`, an idle or new connection on which we are the client.
 //! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread. A connection that waits for its
-//! next request holds nothing for one. HTTP/2 is hyper's; its requests take the same road from `proxy` on.
+//! next request holds nothing for one. HTTP/2 is hyper's; its requests take the same road.
 //!
 //! For services that say so, `access` writes a line for each request, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
 pub(crate) mod access;
-pub(crate) mod admit;
 mod body;
 mod cached;
 // Public for the fuzz crate alone.
@@ -28,10 +27,10 @@ mod lasting;
 pub mod limits;
 pub(crate) mod line;
 mod linger;
+mod passage;
 pub(crate) mod passed;
 mod piped;
 mod profile;
-mod proxy;
 pub(crate) mod refusal;
 mod reserved;
 pub(crate) mod rooms;
@@ -59,15 +58,10 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::Backend;
 use crate::closing::closes;
 use crate::meter::{Meter, Opened};
-use crate::pool::{Dial, Duplex, Pool};
-use crate::profiles::Seen;
+use crate::pool::{Dial, Duplex};
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
-use cached::Cached;
-use drop_files::DropFiles;
-use passed::Tickets;
-use proxy::Edge;
-use session::Sessions;
+use passage::Edge;
 
 /// What an operator may set about this door.
 #[derive(Clone, Debug)]
@@ -145,21 +139,7 @@ pub async fn serve_with(
     // Told to all connections by a channel of its own: the view changes ten times a second.
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone(), Arc::clone(&meter)));
-    let cached = Arc::new(Cached::new(Arc::clone(&backend), Arc::clone(&meter.caches)));
-    let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
-    let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
-    let edge = Arc::new(Edge {
-        pool,
-        door: Arc::clone(&meter.http),
-        stays: Arc::clone(&meter.stays),
-        config,
-        sessions,
-        profiles: Seen::default(),
-        cached,
-        pipes: Arc::clone(&meter.pipes),
-        files: DropFiles::default(),
-        tickets: Tickets::default(),
-    });
+    let edge = Edge::of(view, dial, &meter, backend, config);
     let listens = edge.door.listens();
     loop {
         let (stream, peer) = tokio::select! {

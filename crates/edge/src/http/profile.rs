@@ -12,7 +12,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::limits::PROFILE_BUDGET;
-use super::proxy::Edge;
+use super::passage::Edge;
 use super::session::Carried;
 use crate::cookie;
 use crate::profiles::{keep, kept, read};

@@ -38,7 +38,7 @@ use super::headers::{FORWARDED_PROTO, is_rewriting};
 use super::limits::{
     CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_REFRESHES_MAX, CACHED_WAIT, CACHED_WRITE_BUDGET,
 };
-use super::proxy::{Client, Edge, Forwarded, Ready, forward};
+use super::passage::{Client, Edge, Forwarded, Passage, forward};
 use super::refusal::Refusal;
 use super::session::wall_ms;
 use crate::api::Backend;
@@ -114,41 +114,42 @@ struct Found {
 }
 
 /// Answers a request for a service that has an edge cache.
-pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, ready: Box<Ready>) -> Given {
-    let place = ready.place.as_ref().expect("whoever has a cache has a place");
+pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, passage: Box<Passage>) -> Given {
+    let place = passage.place.as_ref().expect("whoever has a cache has a place");
     let counts = edge.cached.meter.of(place.service_name());
     let session = place.doorway.session.as_ref();
-    let has_session = session.is_some_and(|session| cookie::is_shown(&ready.parts.headers, &session.spec.cookie));
-    let key = key_of(&ready);
+    let has_session =
+        session.is_some_and(|session| cookie::is_shown(&passage.request.parts.headers, &session.spec.cookie));
+    let key = key_of(&passage);
     let case = Case {
         edge: Arc::clone(edge),
         client: Arc::clone(client),
         namespace,
         counts,
         key: key.clone().unwrap_or_default(),
-        method: ready.parts.method.clone(),
-        says: Directives::of_request(&ready.parts.headers),
-        shows: stored::shows(&ready.parts.headers, has_session),
-        headers: ready.parts.headers.clone(),
+        method: passage.request.parts.method.clone(),
+        says: Directives::of_request(&passage.request.parts.headers),
+        shows: stored::shows(&passage.request.parts.headers, has_session),
+        headers: passage.request.parts.headers.clone(),
     };
     if !is_safe(&case.method) {
-        let forwarded = forward(edge, client, ready).await?;
+        let forwarded = forward(edge, client, passage).await?;
         if key.is_some() && forwarded.response.status().as_u16() < 400 {
             case.invalidate(&forwarded.response).await;
         }
         return Ok(past(forwarded, "fwd=method"));
     }
     if case.method == Method::OPTIONS {
-        return Ok(past(forward(edge, client, ready).await?, "fwd=method"));
+        return Ok(past(forward(edge, client, passage).await?, "fwd=method"));
     }
-    let is_plain = ready.incoming.is_end_stream() && ready.is_plain();
+    let is_plain = passage.request.incoming.is_end_stream() && passage.request.is_plain();
     let is_conditional =
         [header::IF_MATCH, header::IF_UNMODIFIED_SINCE].iter().any(|name| case.headers.contains_key(name));
     if key.is_none() || !is_plain || is_conditional || case.says.no_store {
         case.counts.passed.fetch_add(1, Relaxed);
-        return Ok(past(forward(edge, client, ready).await?, "fwd=bypass"));
+        return Ok(past(forward(edge, client, passage).await?, "fwd=bypass"));
     }
-    case.get(ready).await
+    case.get(passage).await
 }
 
 /// Whether `Cache-Control` says this word.
@@ -157,9 +158,9 @@ pub fn says(fields: &HeaderMap, word: &str) -> bool {
 }
 
 /// None: it is asked for something in a way that is not in a key.
-fn key_of(ready: &Ready) -> Option<Bytes> {
-    let headers = &ready.parts.headers;
-    let host = ready.host.to_str().ok().filter(|host| !host.is_empty())?;
+fn key_of(passage: &Passage) -> Option<Bytes> {
+    let headers = &passage.request.parts.headers;
+    let host = passage.request.host.to_str().ok().filter(|host| !host.is_empty())?;
     let one = |name: &HeaderName| {
         let mut all = headers.get_all(name).iter();
         all.next().filter(|_| all.next().is_none())?.to_str().ok()
@@ -170,7 +171,7 @@ fn key_of(ready: &Ready) -> Option<Bytes> {
         _ => return None,
     };
     let is_straight = one(&FORWARDED_HOST)?.eq_ignore_ascii_case(host) && !is_rewriting(headers);
-    let target = ready.parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = passage.request.parts.uri.path_and_query().map_or("/", |target| target.as_str());
     is_straight.then(|| key(is_https, host, target))
 }
 
@@ -188,7 +189,7 @@ fn tell(fields: &mut HeaderMap, what: &str) {
 }
 
 impl Case {
-    async fn get(self, ready: Box<Ready>) -> Given {
+    async fn get(self, passage: Box<Passage>) -> Given {
         let (mut waits, mut leader) = (0, None);
         let looked = loop {
             let looked = self.look().await;
@@ -197,7 +198,7 @@ impl Case {
                 if !found.stored.life.is_for(self.shows) {
                     // It is everybody's who shows nothing, and stays.
                     self.counts.passed.fetch_add(1, Relaxed);
-                    return Ok(past(forward(&self.edge, &self.client, ready).await?, "fwd=bypass"));
+                    return Ok(past(forward(&self.edge, &self.client, passage).await?, "fwd=bypass"));
                 }
                 match found.stored.life.serves(found.age_ms, &self.says) {
                     Use::Fresh => {
@@ -207,7 +208,7 @@ impl Case {
                     Use::Meanwhile => {
                         self.counts.stale.fetch_add(1, Relaxed);
                         let given = self.hit(found, "hit; detail=stale-while-revalidate");
-                        self.refresh(looked, &ready);
+                        self.refresh(looked, &passage);
                         return Ok(given);
                     }
                     Use::Ask { on_error: true } if self.edge.cached.flights.is_failing(&looked.key) => {
@@ -225,7 +226,7 @@ impl Case {
             if self.method == Method::HEAD || is_part || looked.mark.is_none() {
                 self.counts.misses.fetch_add(1, Relaxed);
                 let why = if looked.found.is_some() { "stale" } else { looked.miss };
-                return Ok(past(forward(&self.edge, &self.client, ready).await?, &format!("fwd={why}")));
+                return Ok(past(forward(&self.edge, &self.client, passage).await?, &format!("fwd={why}")));
             }
             if !is_worth_waiting || self.shows.anything() || self.says.no_cache || waits >= WAITS_MAX {
                 break looked;
@@ -236,19 +237,19 @@ impl Case {
                     break looked;
                 }
                 Joined::Alone => break looked,
-                Joined::Wait(heard) => match wait(heard, CACHED_WAIT.min(ready.deadline.left())).await {
+                Joined::Wait(heard) => match wait(heard, CACHED_WAIT.min(passage.deadline.left())).await {
                     Some(End::Look) => waits += 1,
                     Some(End::Alone) | None => break looked,
                 },
             }
         };
         self.counts.misses.fetch_add(1, Relaxed);
-        self.fetch(ready, looked, leader).await
+        self.fetch(passage, looked, leader).await
     }
 
     /// Asks a clone, and keeps what it says if that may be.
-    async fn fetch(&self, mut ready: Box<Ready>, looked: Looked, leader: Option<Leader>) -> Given {
-        let fields = &mut ready.parts.headers;
+    async fn fetch(&self, mut passage: Box<Passage>, looked: Looked, leader: Option<Leader>) -> Given {
+        let fields = &mut passage.request.parts.headers;
         for name in [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE] {
             fields.remove(name);
         }
@@ -260,7 +261,7 @@ impl Case {
             }
         }
         let asked_at = Instant::now();
-        let forwarded = forward(&self.edge, &self.client, ready).await;
+        let forwarded = forward(&self.edge, &self.client, passage).await;
         let failed = match &forwarded {
             Ok(forwarded) => is_error(forwarded.response.status()),
             Err(refusal) => refusal.is_ours() || *refusal == Refusal::Late,
@@ -385,17 +386,17 @@ impl Case {
     }
 
     /// Asks for it anew, beside what the client gets.
-    fn refresh(&self, looked: Looked, ready: &Ready) {
+    fn refresh(&self, looked: Looked, passage: &Passage) {
         let Ok(turn) = Arc::clone(&self.edge.cached.refreshes).try_acquire_owned() else { return };
         let Joined::Fetch(leader) = self.edge.cached.flights.join(&looked.key) else { return };
         let client = Arc::new(self.client.alone());
-        let ready = ready.again(&client);
+        let passage = passage.again(&client);
         let mut case = Self { client, ..self.clone() };
         // For nobody in particular.
         case.says = Directives::default();
         tokio::spawn(async move {
             let _turn = turn;
-            if let Err(refusal) = case.fetch(ready, looked, Some(leader)).await {
+            if let Err(refusal) = case.fetch(passage, looked, Some(leader)).await {
                 tracing::debug!(?refusal, "an answer could not be asked for anew");
             }
         });

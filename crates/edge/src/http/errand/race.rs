@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use base::Span;
-use clones::partition::Asked;
-use clones::path::canonical;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::Method;
@@ -20,7 +18,7 @@ use crate::http::body::UpBody;
 use crate::http::check::Framing;
 use crate::http::headers::{Fields, Peer};
 use crate::http::line::Line;
-use crate::http::proxy::Client;
+use crate::http::passage::Client;
 use crate::http::refusal::Refusal;
 use crate::pool::{Pool, Upstream};
 use crate::table::Doorway;
@@ -38,7 +36,7 @@ impl Errand {
     /// Whose requests may be asked of several, if this is one.
     pub(super) fn asks_several(&self) -> Option<Arc<Doorway>> {
         let doorway = &self.place.as_ref().filter(|place| !place.is_off())?.doorway;
-        let is_safe = matches!(self.method, Method::GET | Method::HEAD);
+        let is_safe = matches!(self.sought.method, Method::GET | Method::HEAD);
         let brings_nothing = matches!((&self.body, self.framing), (Some(UpBody::Empty), Framing::Length(0)));
         let may = doorway.asks.most() > 1 && is_safe && brings_nothing && !self.expects.upgrade && !self.asks_leave;
         may.then(|| Arc::clone(doorway))
@@ -131,15 +129,8 @@ impl Errand {
     /// Which clones, if there is more than one.
     fn several(&mut self, pool: &Pool, peer: &Peer, doorway: &Doorway) -> Option<Vec<Arc<Upstream>>> {
         let table = pool.table();
-        let (fields, path) = (Fields(&self.headers), canonical(self.uri.path()));
-        let asked = Asked {
-            port: peer.port,
-            host: self.host.to_str().unwrap_or(""),
-            path: &path,
-            method: self.method.as_str(),
-            client: peer.ip,
-            headers: &fields,
-        };
+        let fields = Fields(&self.sought.headers);
+        let asked = self.sought.asked(peer, &fields);
         let found = table.find(self.place.as_ref(), &asked).filter(|found| !table.routes.is_off(*found))?;
         let target = table.target(found, &asked);
         // Who is asked alone at first is chosen as for any request: so a service that is seldom late is spread as any other.

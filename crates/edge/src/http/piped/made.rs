@@ -13,7 +13,7 @@ use state::cache::{Act, Mark, Op, Reply};
 use super::content::Content;
 use crate::api::Backend;
 use crate::http::limits::{CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_WRITE_BUDGET, PIPED_NEAR_KEPT};
-use crate::http::proxy::Edge;
+use crate::http::passage::Edge;
 
 /// Entries of this kind are ours.
 const KIND: &[u8] = b"made";

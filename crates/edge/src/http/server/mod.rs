@@ -1,5 +1,5 @@
 //! A client's connection of HTTP/1, on which we are the server; `line` is its counterpart towards clones. One task has it, and drives all
-//! that its request needs: the request's road (`proxy`), its body, the line to its clone.
+//! that its request needs: the request's road (`passage`), its body, the line to its clone.
 //!
 //! Heads are read by `check` and made requests of in `head`, answers are written in `answer`; both are pure. Bytes and waits are `wire`'s.
 //! What a request needs is in a box that goes with it: most connections wait for their next one, and there are many.
@@ -28,7 +28,7 @@ use super::body::{Counted, DownBody};
 use super::check::{HeadScan, Violation};
 use super::headers::Peer;
 use super::limits::{HEAR_OUT, WRITE_IDLE};
-use super::proxy::{self, Client, Edge, Understood};
+use super::passage::{self, Client, Edge, Understood};
 use super::rooms;
 use crate::meter::Opened;
 use crate::pool::Duplex;
@@ -137,7 +137,7 @@ fn heard(edge: &Edge, client: &Client, wire: &Arc<Wire>, said: Said) -> Option<(
 /// One request and its answer.
 async fn exchange(edge: &Arc<Edge>, client: &Arc<Client>, wire: &Wire, asked: Asked, heard: Heard) -> io::Result<End> {
     let response = match heard {
-        Heard::Refused(violation) => proxy::refuse(edge, violation),
+        Heard::Refused(violation) => passage::refuse(edge, violation),
         Heard::Request(understood) => {
             let mut answering = pin!(understood.answer(edge, client));
             poll_fn(|cx| match answering.as_mut().poll(cx) {

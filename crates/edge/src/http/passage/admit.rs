@@ -1,4 +1,4 @@
-//! A request at the door: let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
+//! The fourth step: a request is let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
 //! are told of it: how much it matters and how much is under way. How long its client will wait is told when it is sent (`errand`).
 
 use std::path::Path;
@@ -9,10 +9,10 @@ use flow::stage::End;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
-use super::drop_files::content_type;
-use super::passed::{Deadline, PRIORITY, TICKET};
-use super::proxy::{Client, Edge};
-use super::refusal::{Dropped, Refusal};
+use super::{Client, Edge};
+use crate::http::drop_files::content_type;
+use crate::http::passed::{Deadline, PRIORITY, TICKET};
+use crate::http::refusal::{Dropped, Refusal};
 use crate::table::Place;
 use crate::turnstile::{Full, Permit};
 
