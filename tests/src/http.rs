@@ -58,14 +58,14 @@ pub fn request(at: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)
     stream.write_all(body)?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
-    parse(&bytes).ok_or_else(|| {
+    parse(&bytes, method == "HEAD").ok_or_else(|| {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
         io::Error::new(io::ErrorKind::InvalidData, format!("no whole answer came from {at}, only {shown:?}"))
     })
 }
 
-/// None unless the answer is whole.
-fn parse(bytes: &[u8]) -> Option<Reply> {
+/// None unless the answer is whole; to HEAD it has no body, whatever it says.
+fn parse(bytes: &[u8], is_head: bool) -> Option<Reply> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -75,6 +75,7 @@ fn parse(bytes: &[u8]) -> Option<Reply> {
     let value = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let rest = &bytes[end + 4..];
     let body = match (value("transfer-encoding"), value("content-length")) {
+        _ if is_head => rest.to_vec(),
         (Some("chunked"), _) => unchunk(rest)?,
         (_, Some(length)) => rest.get(..length.parse().ok()?)?.to_vec(),
         _ => rest.to_vec(),

@@ -260,12 +260,21 @@ impl DownBody {
         Self { ahead, kind, record: None }
     }
 
-    /// Leaves out what there is of it, if that is a text of ours: how many bytes. What a clone says it has left out itself.
+    /// Leaves out what there is of it: how many bytes, if that is known. Who was asked for a head alone has left it out itself.
     pub fn keep_back(&mut self) -> u64 {
-        let Kind::Text(text) = &mut self.kind else { return 0 };
-        let bytes = self.ahead.len() + text.len();
-        (self.ahead, *text) = (Bytes::new(), Bytes::new());
-        bytes as u64
+        if self.is_end_stream() {
+            return 0;
+        }
+        let bytes = self.size_hint().exact().unwrap_or_default();
+        self.ahead = Bytes::new();
+        match &mut self.kind {
+            Kind::FromClone(from) => {
+                // What is still to come on this line is nobody's.
+                (from.first, from.line, from.is_ended) = (None, None, true);
+            }
+            kind => *kind = Kind::Text(Bytes::new()),
+        }
+        bytes
     }
 
     /// The clone that it comes from, if it comes from one.

@@ -121,6 +121,12 @@ fn a_page_whose_worker_is_killed_in_the_middle_comes_as_original_and_is_made_on_
         reply if reply == exact("HELLO") => Ok(()),
         other => Err(format!("{other:?}")),
     });
+    // HEAD says what GET would: also of what passes, whose body comes from the service and goes nowhere.
+    for (path, answer, bytes) in [("/page.html", Some("exact"), "5"), ("/a.bin", None, "1")] {
+        let head = http::request(at, "HEAD", path, &[], b"").unwrap();
+        let said = (head.header("coppice-answer"), head.header("content-length"), head.body.len());
+        assert_eq!((head.status, said), (200, (answer, Some(bytes), 0)), "{path}");
+    }
     // No step is for it.
     assert_eq!(is(&get("/a.bin")), (200, String::new(), "x".into()));
     assert_eq!(get("/bad.html").status, 502, "what must not be seen as it is, is not");

@@ -50,7 +50,7 @@ pub fn is_changeable(method: &Method, fields: &HeaderMap, bytes_max: u64) -> boo
         .get_all(header::CONTENT_ENCODING)
         .iter()
         .all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    let is_asked = matches!(*method, Method::GET | Method::HEAD | Method::POST);
+    let is_asked = matches!(*method, Method::GET | Method::POST);
     let is_whole = !fields.contains_key(header::CONTENT_RANGE);
     is_asked
         && is_plain
@@ -60,7 +60,7 @@ pub fn is_changeable(method: &Method, fields: &HeaderMap, bytes_max: u64) -> boo
         && length.is_none_or(|length| length <= bytes_max)
 }
 
-pub fn strip(fields: &mut HeaderMap) {
+fn strip(fields: &mut HeaderMap) {
     OF_BODY.iter().for_each(|name| _ = fields.remove(name));
 }
 

@@ -90,7 +90,8 @@ impl Why {
 }
 
 impl Piped {
-    /// Takes from the request what would bring a part of the answer, one in another form, or none.
+    /// Takes from the request what would bring a part of the answer, one in another form, or none: what is said to HEAD is known only of
+    /// what GET would give.
     pub fn of(
         (pipeline, wants): (Arc<RoutePipeline>, Wants),
         parts: &mut Parts,
@@ -101,6 +102,9 @@ impl Piped {
             [header::RANGE, header::IF_RANGE, header::ACCEPT_ENCODING, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]
         {
             parts.headers.remove(name);
+        }
+        if parts.method == Method::HEAD {
+            parts.method = Method::GET;
         }
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let is_own = [header::COOKIE, header::AUTHORIZATION].iter().any(|name| parts.headers.contains_key(name));
@@ -134,7 +138,7 @@ impl Piped {
         let counts = edge.pipes.of(&self.pipeline.name);
         let (mut response, source) = answer;
         let spec = &self.pipeline.spec;
-        if matches!(source, Source::Nothing) && self.method != Method::HEAD {
+        if matches!(source, Source::Nothing) {
             return (response, source);
         }
         if !takes_any(spec, response.headers()) || response.status() != StatusCode::OK {
@@ -142,11 +146,6 @@ impl Piped {
         }
         if !is_changeable(&self.method, response.headers(), spec.body_max()) {
             return original(response, source, &counts);
-        }
-        if self.method == Method::HEAD {
-            // Of what GET would give nothing is known.
-            content::strip(response.headers_mut());
-            return (response, source);
         }
         // Beyond its time a client would get nothing at all.
         let until = self.until.min(Instant::now() + Duration::from(spec.timeout));
