@@ -17,6 +17,7 @@ pub mod pack;
 pub mod process;
 pub mod record;
 pub mod rng;
+pub mod schedule;
 pub mod text;
 pub mod time;
 

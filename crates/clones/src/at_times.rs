@@ -1,9 +1,9 @@
 //! What a declaration says of runs: what goes before a version, and when a service runs that has no standing clones.
 
 use base::Span;
+use base::schedule::Schedule;
 
 use crate::limits::*;
-use crate::schedule::Schedule;
 use crate::size::Size;
 use crate::text::format_span;
 use crate::{ServiceSpec, SpecError};

@@ -42,7 +42,6 @@ mod rollout;
 pub mod route;
 pub mod runs;
 pub mod sandbox;
-pub mod schedule;
 pub mod secrets;
 pub mod session;
 pub mod size;

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::schedule::Schedule;
 use base::{Boot, NodeId, Now, Time};
 
 use super::{Ended, Record, Said, SaidEnd, Slot, Under};
 use crate::ServiceSpec;
 use crate::deploy::Deployed;
 use crate::limits::*;
-use crate::schedule::Schedule;
 
 /// A live node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -375,7 +375,7 @@ fn goes_before(all: &Deployed, stands: u32) -> Option<u32> {
 /// `2026-11-26 03:00:00 UTC`
 fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
-    let (year, month, day) = crate::schedule::date(seconds / 86_400);
+    let (year, month, day) = base::schedule::date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }

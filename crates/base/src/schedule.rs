@@ -1,7 +1,7 @@
-//! When a service runs that has no standing clones: at times as cron has them, or every so often. Everything is UTC, so that no hour
+//! When something comes again: at times as cron has them, or every so often. Everything is UTC, so that no hour
 //! comes twice or never, and follows from the text alone, so that any leader finds the same times.
 
-use base::Span;
+use crate::Span;
 
 const MINUTE_MS: u64 = 60_000;
 const DAY_MINUTES: u64 = 1440;
@@ -228,7 +228,7 @@ fn civil(day: u64) -> (u64, u64) {
 
 /// Year, month (1 to 12) and day of the month of a day, counted from 1 January 1970. Years are counted from March on, so that the day
 /// that leap years have more comes last (Howard Hinnant, "chrono-compatible low-level date algorithms").
-pub(crate) fn date(day: u64) -> (u64, u64, u64) {
+pub fn date(day: u64) -> (u64, u64, u64) {
     let day = day + 719_468;
     let of_era = day % 146_097;
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
