@@ -144,6 +144,11 @@ pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Option<Op> {
                 let step = Step::new(item.key.clone(), "hash.load", ending(end.into(), &item.values)?);
                 return Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) });
             }
+            if item.kind == ItemKind::Queue {
+                let args = std::iter::once(end.into()).chain(item.values.iter().cloned()).collect();
+                let step = Step::new(item.key.clone(), "queue.load", args);
+                return Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) });
+            }
             let head = [item.kind.name().into(), end.into(), item.token.to_string().into()];
             Step::new(item.key.clone(), "load", head.into_iter().chain(item.values.iter().cloned()).collect())
         }

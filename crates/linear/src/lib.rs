@@ -10,6 +10,7 @@
 //! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
+//! - `queue/`: jobs of a queue, who has them, and what is due.
 //! - `ledger.rs`: a ledger's folders and items, in pages (`pages.rs`).
 //! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one; `texts.rs`: the texts that
 //!   a shard keeps for them.
@@ -52,6 +53,7 @@ mod partly;
 mod piece;
 pub mod place;
 mod planner;
+pub mod queue;
 mod report;
 pub mod score;
 pub mod script;

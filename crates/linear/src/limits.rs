@@ -44,6 +44,54 @@ pub const LEDGER_GONE_KEPT: usize = 4_096;
 pub const LEDGER_FORGET_MS: u64 = 600_000;
 /// Numbers and changes that are left out after an older state was loaded: more than were given since.
 pub const LEDGER_SKIP: u64 = 1_000_000;
+/// Payload of a job, bytes: larger things are objects, and a job has their id. An answer with one is kept for who asks again.
+pub const QUEUE_PAYLOAD_BYTES_MAX: usize = 60 << 10;
+/// What a job counts beside its payload, and what its worker said of it: it stands in three or four orders ...
+pub const QUEUE_JOB_BYTES: usize = 128;
+/// ... and a key that is remembered.
+pub const QUEUE_KNOWN_BYTES: usize = 96;
+/// Keys that a queue remembers: they are 10 MiB of its 16 at most, if they are short.
+pub const QUEUE_KEYS_MAX: usize = 65_536;
+/// Bytes of one.
+pub const QUEUE_KEY_BYTES_MAX: usize = 256;
+/// It is remembered for an hour, unless who puts says otherwise ...
+pub const QUEUE_KEPT_MS: u64 = 3_600_000;
+/// ... and for a week at most: whoever asks again does so by then.
+pub const QUEUE_KEPT_MAX_MS: u64 = 7 * 86_400_000;
+/// Keys whose time is over that are forgotten with each new one: more go than come.
+pub const QUEUE_KEYS_FORGOTTEN: usize = 4;
+/// A job may come so much later: a year.
+pub const QUEUE_DELAY_MAX_MS: u64 = 366 * 86_400_000;
+/// How often a job is given, unless who puts it says otherwise: with the rests between, half a minute of failures and more ...
+pub const QUEUE_TRIES: u32 = 5;
+/// ... and at most.
+pub const QUEUE_TRIES_MAX: u32 = 1_000;
+/// After its first failure a job rests for so long, and for twice as long after each other one ...
+pub const QUEUE_BACKOFF_MS: u64 = 1_000;
+/// ... up to this.
+pub const QUEUE_BACKOFF_MAX_MS: u64 = 3_600_000;
+/// A worker has a job for a day at most before it renews: of one that died nothing is known until then.
+pub const QUEUE_HOLD_MAX_MS: u64 = 86_400_000;
+/// Jobs that one call takes, ...
+pub const QUEUE_TAKEN_MAX: u64 = 100;
+/// ... with so many bytes of payloads, but for one that is larger alone.
+pub const QUEUE_TAKEN_BYTES_MAX: usize = 48 << 10;
+/// What a worker says of a failure, bytes; the rest is cut off.
+pub const QUEUE_WHY_BYTES_MAX: usize = 1_024;
+/// Dead jobs that one call puts back: some milliseconds. It says how many are left.
+pub const QUEUE_RETRIED_MAX: usize = 1_000;
+/// Repeats of a queue: each is looked at when something is due.
+pub const QUEUE_REPEATS_MAX: usize = 100;
+/// Bytes of the name of one.
+pub const QUEUE_NAME_BYTES_MAX: usize = 256;
+/// A repeat comes every second at most.
+pub const QUEUE_EVERY_MIN_MS: u64 = 1_000;
+/// The wall clock is heard anew if it differs by so much, milliseconds ...
+pub const QUEUE_WALL_MS: u64 = 1_000;
+/// ... and was not heard for so long: doors whose clocks differ would else write for ever.
+pub const QUEUE_WALL_HEARD_MS: u64 = 60_000;
+/// Queues of a shard: all are shown at once, and each is looked at for metrics.
+pub const QUEUES_MAX: usize = 1_000;
 /// Bytes of replies in one answer: the largest value, and what is told beside it.
 pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::functions::PASSED;
+use super::functions::{PASSED, queue};
 use super::op::Step;
 
 const AT: &str = "at:";
@@ -26,14 +26,31 @@ fn places_of(function: &str) -> (usize, usize) {
         "load" | "hash.set-expire" => (1, usize::MAX),
         "expire" | "get-expire" | "hash.expire" | "hash.get-expire" => (0, usize::MAX),
         "hash.load" => (0, 3),
+        "queue.load" => (0, usize::MAX),
         _ => (usize::MAX, usize::MAX),
     }
 }
 
 /// The step's arguments that say when something ends.
 fn ends_of(step: &mut Step) -> impl Iterator<Item = &mut Bytes> {
-    let (first, each) = places_of(step.function);
+    let delay = delay_of(step);
+    let (first, each) = delay.map_or_else(|| places_of(step.function), |at| (at, usize::MAX));
     step.args.iter_mut().skip(first).step_by(each)
+}
+
+/// Of a job that is put: where its options say when it comes.
+fn delay_of(step: &Step) -> Option<usize> {
+    let options = if step.function == "queue.put" { step.args.get(1..)? } else { return None };
+    options.chunks(2).position(|option| &option[0][..] == b"delay").map(|nth| 2 + 2 * nth)
+}
+
+/// Queues are told what the wall clock shows: their repeats come by it.
+fn wants_wall(step: &Step) -> bool {
+    match step.function {
+        "queue.take" => step.args.len() == 2,
+        "queue.repeat" => step.args.len() >= 3 && !step.args[3..].chunks(2).any(|option| option[0] == queue::NOW),
+        _ => false,
+    }
 }
 
 /// Steps as the group takes them, if any of them names a moment.
@@ -46,8 +63,8 @@ pub fn resolved(steps: &[Step], wall_ms: u64, agreed: u32) -> Option<Vec<Step>> 
 }
 
 fn names_one(step: &Step) -> bool {
-    let (first, each) = places_of(step.function);
-    step.args.iter().skip(first).step_by(each).any(|end| end.starts_with(AT.as_bytes()))
+    let (first, each) = delay_of(step).map_or_else(|| places_of(step.function), |at| (at, usize::MAX));
+    wants_wall(step) || step.args.iter().skip(first).step_by(each).any(|end| end.starts_with(AT.as_bytes()))
 }
 
 /// As the group takes them, by this clock, and for programs of this level.
@@ -66,6 +83,9 @@ pub fn resolve(steps: &mut [Step], wall_ms: u64, agreed: u32) {
         }
         if is_over {
             end_for_older(step);
+        }
+        if wants_wall(step) {
+            step.args.extend([Bytes::from_static(queue::NOW), wall_ms.to_string().into()]);
         }
     }
 }

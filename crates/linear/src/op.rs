@@ -122,6 +122,16 @@ pub enum Wrong {
     TooFew,
     /// An id that is below one that was removed.
     IdBelowDeleted,
+    /// A queue holds as many bytes as it may.
+    QueueFull,
+    /// The payload of a job.
+    PayloadTooLarge,
+    /// Keys of a queue.
+    KeysRemembered,
+    /// A repeat's times.
+    NoTimes,
+    RepeatsMax,
+    QueuesMax,
 }
 
 impl From<Bound> for Wrong {
@@ -145,7 +155,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 21] = [
+    pub const ALL: [Wrong; 27] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -167,6 +177,12 @@ impl Wrong {
         Wrong::IdsEnd,
         Wrong::TooFew,
         Wrong::IdBelowDeleted,
+        Wrong::QueueFull,
+        Wrong::PayloadTooLarge,
+        Wrong::KeysRemembered,
+        Wrong::NoTimes,
+        Wrong::RepeatsMax,
+        Wrong::QueuesMax,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -193,6 +209,20 @@ impl Wrong {
             Wrong::IdsEnd => "ERR The stream has exhausted the last possible ID, unable to add more items",
             Wrong::TooFew => "ERR The entries_added specified in XSETID is smaller than the target stream length",
             Wrong::IdBelowDeleted => "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+            Wrong::QueueFull => {
+                "ERR the queue is full: it holds 16 MiB (a job counts 128 bytes beside its payload); let workers catch up, drop dead jobs, or use several queues"
+            }
+            Wrong::PayloadTooLarge => {
+                "ERR the payload is over 60 KiB: keep it as an object (class object), and put its id"
+            }
+            Wrong::KeysRemembered => {
+                "ERR the queue remembers 65536 keys, as many as it may: say with `keep` that they are forgotten sooner"
+            }
+            Wrong::NoTimes => {
+                "ERR these are no times that come: five fields in UTC as cron has them, \"0 3 * * *\", or \"every MS\" (1000 at least)"
+            }
+            Wrong::RepeatsMax => "ERR the queue has 100 repeats, as many as it may",
+            Wrong::QueuesMax => "ERR there are 1000 queues in this shard, as many as there may be",
         }
     }
 }

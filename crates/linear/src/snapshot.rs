@@ -15,6 +15,7 @@ use super::ledger::Ledger;
 use super::limits::PART_BYTES;
 use super::map::Leaf;
 use super::once::{Kept, Onces};
+use super::queue;
 use super::sorted::{Scored, Sorted};
 use super::space::Space;
 use super::stream;
@@ -89,7 +90,7 @@ struct WireEntry {
     kind: u32,
     #[prost(bytes = "bytes", tag = "5")]
     text: Bytes,
-    /// Of a hash: fields and values in turn; of a stream: `stream/wire.rs`.
+    /// Of a hash: fields and values in turn; of a stream: `stream/wire.rs`; of a queue: `queue/wire.rs`.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     items: Vec<Bytes>,
     #[prost(uint64, tag = "7")]
@@ -145,6 +146,7 @@ const LEDGER: u32 = 7;
 const STREAM: u32 = 8;
 /// A hash of which some field ends: of its own, so that a program that knows of no such ends does not take it for one.
 const HASH_ENDING: u32 = 9;
+const QUEUE: u32 = 10;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
@@ -334,6 +336,7 @@ impl WireEntry {
             }
             Value::Ledger(ledger) => (wire.kind, wire.text) = (LEDGER, ledger.encode()),
             Value::Stream(stream) => (wire.kind, wire.items) = (STREAM, stream::wire::encode(stream)),
+            Value::Queue(queue) => (wire.kind, wire.items) = (QUEUE, queue::wire::encode(queue, 0)),
             Value::Lease { holder, token } => {
                 (wire.kind, wire.text, wire.token) = (LEASE, holder.clone(), *token);
             }
@@ -366,6 +369,7 @@ impl WireEntry {
             }
             LEDGER => Value::Ledger(Arc::new(Ledger::decode(&self.text)?)),
             STREAM => Value::Stream(Arc::new(stream::wire::decode(&self.items)?)),
+            QUEUE => Value::Queue(Arc::new(queue::wire::decode(&self.items, None)?)),
             LEASE => Value::Lease { holder: own(&self.text), token: self.token },
             _ => return None,
         };

@@ -55,6 +55,8 @@ pub struct Space {
     ends: BTreeSet<(u64, Bytes)>,
     /// Of keys of which some item ends, when the next one does.
     item_ends: BTreeSet<(u64, Bytes)>,
+    /// Keys that hold a queue.
+    queues: BTreeSet<Bytes>,
     clock: u64,
     /// Counts up with each change.
     revision: u64,
@@ -173,11 +175,13 @@ impl Space {
         let map = self.map.part(goes);
         let ends = self.ends.extract_if(.., |(_, key)| goes(key)).collect();
         let item_ends = self.item_ends.extract_if(.., |(_, key)| goes(key)).collect();
+        let queues = self.queues.extract_if(.., |key| goes(key)).collect();
         let bytes = map.from(b"").map(|(key, entry)| entry_bytes(key, entry)).sum();
         let born = Space {
             map,
             ends,
             item_ends,
+            queues,
             clock: self.clock,
             revision: self.revision,
             clients: self.clients.clone(),
@@ -232,6 +236,7 @@ impl Space {
             map: self.map.clone(),
             ends: over(&self.ends),
             item_ends: over(&self.item_ends),
+            queues: self.queues.clone(),
             texts: Arc::clone(&self.texts),
             clock,
             revision: self.revision,
@@ -258,6 +263,11 @@ impl Space {
     /// When the next key ends, or an item in one.
     pub fn next_end(&self) -> Option<u64> {
         [&self.ends, &self.item_ends].into_iter().filter_map(|ends| ends.first()).map(|(end, _)| *end).min()
+    }
+
+    /// The queues that there are, in order.
+    pub fn queues(&self) -> impl ExactSizeIterator<Item = &Bytes> {
+        self.queues.iter()
     }
 
     /// Keys, those included that end at this moment.
@@ -304,6 +314,11 @@ impl Space {
             self.ends.insert((end, key.clone()));
         }
         let item_end = value.next_item_end();
+        if matches!(value, Value::Queue(_)) {
+            self.queues.insert(key.clone());
+        } else {
+            self.queues.remove(key);
+        }
         let old = self.map.insert(key.clone(), Entry { value, version: self.revision, end, size });
         self.follow_items(key, old.as_ref().map_or(0, |old| old.value.next_item_end()), item_end);
         if let Some(old) = old {
@@ -385,6 +400,7 @@ impl Space {
         let old = self.map.remove(key)?;
         self.revision += 1;
         self.forget(key, &old, 0);
+        self.queues.remove(key);
         self.follow_items(key, old.value.next_item_end(), 0);
         self.note(key, if was_over { What::Ended } else { What::Removed });
         (!was_over).then_some(old)
@@ -396,6 +412,7 @@ impl Space {
         self.map.clear();
         self.ends.clear();
         self.item_ends.clear();
+        self.queues.clear();
         (self.bytes, self.revision) = (0, self.revision + 1);
         self.note(&Bytes::new(), What::Cleared);
         count
@@ -408,7 +425,7 @@ impl Space {
         }
     }
 
-    /// Removes keys whose time has come, and items. A bounded number of each: to readers the others are absent already.
+    /// Removes keys whose time has come, and items, and moves on jobs that are due. A bounded number of each: to readers the others are absent already.
     fn expire(&mut self) {
         self.doing = "";
         for _ in 0..EXPIRED_AT_ONCE {
@@ -420,7 +437,6 @@ impl Space {
                 _ => break,
             }
         }
-        self.doing = functions::FIELDS_ENDED;
         let mut room = EXPIRED_AT_ONCE;
         while room > 0
             && let Some((end, key)) = self.item_ends.first()
@@ -432,15 +448,29 @@ impl Space {
         self.doing = "";
     }
 
-    /// Takes items out of a key that have ended, at least one of them; how many. What has none left is removed.
+    /// Takes items out of a key that have ended, or moves on those that are due, at least one of them; how many. What has none left is
+    /// removed.
     fn drop_ended(&mut self, key: &Bytes, most: usize) -> usize {
         let clock = self.clock;
         let entry = self.map.get_mut(key).expect("an item of it ends");
         let (before, item_end) = (entry.size, entry.value.next_item_end());
-        let Value::Hash(hash) = &mut entry.value else { unreachable!("only fields of hashes end by themselves") };
-        let hash = Arc::make_mut(hash);
-        let gone = hash.drop_ended(clock, most);
-        entry.size = hash.bytes();
+        let gone = match &mut entry.value {
+            Value::Hash(hash) => {
+                self.doing = functions::FIELDS_ENDED;
+                let hash = Arc::make_mut(hash);
+                let gone = hash.drop_ended(clock, most);
+                entry.size = hash.bytes();
+                gone
+            }
+            Value::Queue(queue) => {
+                self.doing = functions::JOBS_DUE;
+                let queue = Arc::make_mut(queue);
+                let moved = queue.settle(clock, most);
+                entry.size = queue.bytes();
+                moved
+            }
+            _ => unreachable!("only fields of hashes end by themselves, and jobs of queues are due"),
+        };
         self.revision += 1;
         entry.version = self.revision;
         self.bytes = (self.bytes + entry.size).saturating_sub(before);
@@ -647,6 +677,9 @@ impl Space {
         }
         if entry.value.next_item_end() != 0 {
             self.item_ends.insert((entry.value.next_item_end(), key.clone()));
+        }
+        if matches!(entry.value, Value::Queue(_)) {
+            self.queues.insert(key.clone());
         }
         self.map.append(key, entry);
     }

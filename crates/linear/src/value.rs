@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::hash::Hash;
 use super::ledger::Ledger;
+use super::queue::Queue;
 use super::sorted::Sorted;
 use super::stream::Stream;
 
@@ -19,6 +20,7 @@ pub enum Value {
     Sorted(Arc<Sorted>),
     Ledger(Arc<Ledger>),
     Stream(Arc<Stream>),
+    Queue(Arc<Queue>),
     /// Who holds a lease. The fencing token is the version at which it was claimed: later claims have higher ones.
     Lease {
         holder: Bytes,
@@ -51,15 +53,16 @@ impl Value {
             Value::Sorted(_) => "zset",
             Value::Ledger(_) => "ledger",
             Value::Stream(_) => "stream",
+            Value::Queue(_) => "queue",
             Value::Lease { .. } => "lease",
         }
     }
 
     /// Nothing in it: such a collection is no value. A ledger is one, without items, too: it knows which numbers were given; and a
-    /// stream, which knows its last id and has groups.
+    /// stream, which knows its last id and has groups; and a queue, which knows keys that were said.
     pub fn is_empty(&self) -> bool {
         match self {
-            Value::Text(_) | Value::Ledger(_) | Value::Stream(_) | Value::Lease { .. } => false,
+            Value::Text(_) | Value::Ledger(_) | Value::Stream(_) | Value::Queue(_) | Value::Lease { .. } => false,
             Value::Hash(hash) => hash.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
@@ -67,9 +70,14 @@ impl Value {
         }
     }
 
-    /// When the next of its items ends, or has ended that is still in it; 0: none does. Only fields of hashes do.
+    /// When the next of its items ends, or has ended that is still in it, or is due; 0: none does. Only fields of hashes end, and jobs
+    /// of queues are due.
     pub fn next_item_end(&self) -> u64 {
-        if let Value::Hash(hash) = self { hash.next_end() } else { 0 }
+        match self {
+            Value::Hash(hash) => hash.next_end(),
+            Value::Queue(queue) => queue.next_end(),
+            _ => 0,
+        }
     }
 
     /// All items in it have ended.
@@ -87,6 +95,7 @@ impl Value {
             Value::Sorted(sorted) => sorted.bytes(),
             Value::Ledger(ledger) => ledger.bytes(),
             Value::Stream(stream) => stream.bytes(),
+            Value::Queue(queue) => queue.bytes(),
             Value::Lease { holder, .. } => holder.len(),
         }
     }

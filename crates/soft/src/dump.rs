@@ -98,7 +98,7 @@ pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op
         ItemKind::Set => Kind::Member,
         ItemKind::Sorted => Kind::Score,
         ItemKind::List => Kind::Item,
-        ItemKind::Lease | ItemKind::Ledger | ItemKind::Stream | ItemKind::HashEnding => {
+        ItemKind::Lease | ItemKind::Ledger | ItemKind::Stream | ItemKind::HashEnding | ItemKind::Queue => {
             return Err(format!("class soft has no values of type {}", item.kind.name()));
         }
     };

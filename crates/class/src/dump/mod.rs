@@ -110,7 +110,7 @@ pub struct Item {
     /// Of a lease: its fencing token. Else 0.
     pub token: u64,
     /// The text; fields and values in turn; fields, values and ends (Unix milliseconds as text, or nothing) in turn; items; members; members and scores (text) in turn; a ledger's bytes; parts of a stream
-    /// (`linear/src/stream/wire.rs`); the holder.
+    /// (`linear/src/stream/wire.rs`), or of a queue (`linear/src/queue/wire.rs`); the holder.
     pub values: Vec<Bytes>,
 }
 
@@ -126,11 +126,12 @@ pub enum ItemKind {
     Stream,
     /// A hash of which some fields end by themselves.
     HashEnding,
+    Queue,
 }
 
 impl ItemKind {
     /// In the order of their bytes: what comes later goes to the end.
-    const ALL: [ItemKind; 9] = [
+    const ALL: [ItemKind; 10] = [
         ItemKind::Text,
         ItemKind::Hash,
         ItemKind::List,
@@ -140,6 +141,7 @@ impl ItemKind {
         ItemKind::Ledger,
         ItemKind::Stream,
         ItemKind::HashEnding,
+        ItemKind::Queue,
     ];
 
     /// As Redis' TYPE says it, where that says all.
@@ -153,6 +155,7 @@ impl ItemKind {
             ItemKind::Ledger => "ledger",
             ItemKind::Stream => "stream",
             ItemKind::HashEnding => "hash-ending",
+            ItemKind::Queue => "queue",
             ItemKind::Lease => "lease",
         }
     }
@@ -167,7 +170,7 @@ impl ItemKind {
             ItemKind::Text | ItemKind::Ledger | ItemKind::Lease => values == 1,
             ItemKind::Hash | ItemKind::Sorted => values > 0 && values.is_multiple_of(2),
             ItemKind::HashEnding => values > 0 && values.is_multiple_of(3),
-            ItemKind::List | ItemKind::Set | ItemKind::Stream => values > 0,
+            ItemKind::List | ItemKind::Set | ItemKind::Stream | ItemKind::Queue => values > 0,
         }
     }
 }

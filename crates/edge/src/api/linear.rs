@@ -83,7 +83,10 @@ fn known(api: &Api, op: &Op) -> Result<(), Problem> {
 pub fn problem(wrong: Wrong) -> Problem {
     let status = match wrong {
         Wrong::Type => StatusCode::CONFLICT,
-        Wrong::BytesMax | Wrong::KeysMax => StatusCode::INSUFFICIENT_STORAGE,
+        Wrong::BytesMax | Wrong::KeysMax | Wrong::QueueFull | Wrong::KeysRemembered | Wrong::QueuesMax => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
+        Wrong::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     };
     let text = wrong.text();

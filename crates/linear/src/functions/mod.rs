@@ -27,6 +27,7 @@ mod ledger;
 mod list;
 mod number;
 mod once;
+pub mod queue;
 pub mod script;
 mod set;
 mod sketch;
@@ -40,6 +41,7 @@ pub mod texts;
 
 pub use hash_ends::{ENDED as FIELDS_ENDED, LEVEL as FIELDS_END_LEVEL};
 pub use key::PASSED;
+pub use queue::DUE as JOBS_DUE;
 
 pub type Result = std::result::Result<Reply, Wrong>;
 
@@ -176,7 +178,7 @@ const fn weak(combine: Combine, function: Function) -> Function {
     Function { combine: Some(combine), ..function }
 }
 
-/// Writes after which no more is stored than before, but for what is bounded elsewhere (`once.keep`, removals that a ledger keeps) and lengths of two keys (`rename`).
+/// Writes after which no more is stored than before, but for what is bounded elsewhere (`once.keep`, removals that a ledger keeps, what workers say of failures) and lengths of two keys (`rename`).
 const NEVER_GROW: &[&str] = &[
     "hold",
     "release",
@@ -216,6 +218,15 @@ const NEVER_GROW: &[&str] = &[
     "stream.group-remove",
     "stream.consumer-remove",
     "stream.ack",
+    "queue.take",
+    "queue.renew",
+    "queue.done",
+    "queue.fail",
+    "queue.back",
+    "queue.retry",
+    "queue.drop",
+    "queue.drop-dead",
+    "queue.unrepeat",
     "clear",
     "once.keep",
     "script.run",
@@ -267,6 +278,7 @@ pub static ALL: &[&[Function]] = &[
     json::ALL,
     lease::ALL,
     ledger::ALL,
+    queue::ALL,
     once::ALL,
     script::ALL,
     texts::ALL,
@@ -358,6 +370,10 @@ const BRIEF: &[&str] = &[
     "stream.remove",
     "stream.trim",
     "stream.length",
+    "queue.put",
+    "queue.renew",
+    "queue.done",
+    "queue.fail",
     "sketch.add",
     "type",
     "version",

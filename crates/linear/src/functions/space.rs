@@ -3,6 +3,7 @@
 use super::*;
 use crate::dump;
 use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, VERSION_LOADED_MAX};
+use crate::queue;
 use crate::score;
 use crate::stream;
 use crate::value::Entry;
@@ -172,6 +173,10 @@ fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
         ),
         Value::Ledger(ledger) => all.push(Reply::Bytes(ledger.encode())),
         Value::Stream(stream) => all.extend(stream::wire::encode(stream).into_iter().map(Reply::Bytes)),
+        Value::Queue(queue) => {
+            let texts = queue::wire::encode(queue, space.shown_clock());
+            all.extend(texts.into_iter().map(Reply::Bytes));
+        }
         Value::Lease { holder, .. } => all.push(bytes(holder)),
     }
     Reply::List(all)

@@ -16,7 +16,7 @@ use bytes::Bytes;
 mod block;
 mod group;
 mod log;
-mod paged;
+pub(crate) mod paged;
 pub mod wire;
 
 pub use group::{Consumer, Group, Pending};

@@ -342,6 +342,11 @@ fn what_came_with_which_level() {
         of(12),
         "hash.expire hash.persist hash.ttl hash.all-ending hash.get-expire hash.set-expire hash.load stream.whole"
     );
+    assert_eq!(
+        of(crate::queue::LEVEL),
+        "queue.put queue.take queue.renew queue.done queue.fail queue.back queue.retry queue.drop queue.drop-dead \
+         queue.repeat queue.unrepeat queue.repeats queue.info queue.list queue.job queues queue.load"
+    );
     assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");

@@ -25,6 +25,7 @@ mod level;
 mod once;
 mod pieces;
 mod priority;
+mod queues;
 mod quota;
 mod scripts;
 mod split;

@@ -116,6 +116,7 @@ mod tests {
             "scripts.",
             "script.",
             "ledger.",
+            "queue.",
             "lease.",
             "versions.above",
             "sql.",

@@ -22,7 +22,7 @@ pub const ALL: &[Spec] = &[
     spec("TYPE", 2, Keys::One, Does::Read, "key", "what a key holds", |call| {
         one(call, "type", |got| match only(got) {
             Got::Bytes(name) => {
-                let known = ["none", "string", "hash", "list", "set", "zset", "stream", "ledger", "lease"];
+                let known = ["none", "string", "hash", "list", "set", "zset", "stream", "ledger", "queue", "lease"];
                 let name = known.into_iter().find(|known| known.as_bytes() == name);
                 Reply::Simple(name.unwrap_or("string"))
             }
