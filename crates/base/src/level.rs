@@ -90,6 +90,7 @@
 //! Level 13:
 //!
 //! - queues of jobs of class `linear` (`linear/src/queue/`): a kind of value, and the functions `queue.*`, which alone make one
+//! - namespaces have `databases` (`class/src/databases.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 13;

@@ -2,7 +2,7 @@
 
 use base::Span;
 use base::text::{size_text, span_text};
-use class::{Key, Line, Quota, Wrong, size, span};
+use class::{Databases, Key, Line, Quota, Wrong, size, span};
 use serde_json::{Map, Value};
 
 use super::limits::{SIZE_DEFAULT, SIZE_MAX, SIZE_MIN, TTL_MS_MAX, TTL_MS_MIN};
@@ -14,12 +14,13 @@ pub struct Spec {
     pub size_max: u64,
     /// How long an entry is kept at most, unless its write says otherwise; milliseconds. None: as long as there is room.
     pub ttl_ms: Option<u64>,
+    pub databases: Databases,
     pub quota: Quota,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { size_max: SIZE_DEFAULT, ttl_ms: None, quota: Quota::default() }
+        Self { size_max: SIZE_DEFAULT, ttl_ms: None, databases: Databases::default(), quota: Quota::default() }
     }
 }
 
@@ -41,6 +42,7 @@ impl class::Spec for Spec {
             example: "\"1h\"",
             about: "How long an entry is kept at most, unless its write says otherwise: 1ms to 400d. Without it, as long as there is room.",
         },
+        Databases::KEY,
         Quota::RATE_MAX,
         Quota::CONNECTIONS_MAX,
     ];
@@ -57,7 +59,7 @@ impl class::Spec for Spec {
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
         let size_max = keys.get("size_max").map(|value| size("size_max", value)).transpose()?.unwrap_or(SIZE_DEFAULT);
         let ttl_ms = keys.get("ttl").map(|value| span("ttl", value, "1h")).transpose()?;
-        Ok(Self { size_max, ttl_ms, quota: Quota::read(keys)? })
+        Ok(Self { size_max, ttl_ms, databases: Databases::read(keys)?, quota: Quota::read(keys)? })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
@@ -66,6 +68,7 @@ impl class::Spec for Spec {
             keys.push(("size_max", size_text(self.size_max).into()));
         }
         keys.extend(self.ttl_ms.map(|ms| ("ttl", span_text(ms).into())));
+        keys.extend(self.databases.write());
         keys.extend(self.quota.write());
         keys
     }
@@ -80,8 +83,12 @@ impl class::Spec for Spec {
                 let (is, low, high) = (span_text(ms), span_text(TTL_MS_MIN), span_text(TTL_MS_MAX));
                 Err(("ttl".into(), format!("{is} is not between {low} and {high}")))
             }
-            _ => self.quota.validate(),
+            _ => self.databases.validate().and_then(|()| self.quota.validate()),
         }
+    }
+
+    fn databases(&self) -> Option<&Databases> {
+        Some(&self.databases)
     }
 
     fn quota(&self) -> &Quota {

@@ -6,6 +6,7 @@
 //! What classes need of this contract, and what is not in it yet, stands in `docs/design/classes.md`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod databases;
 pub mod dump;
 mod figure;
 mod flag;
@@ -30,6 +31,7 @@ use flow::stage::Shown;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use databases::Databases;
 pub use dump::Dump;
 pub use figure::{Figure, Kind};
 pub use flag::Flag;

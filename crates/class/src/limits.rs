@@ -6,6 +6,8 @@ use base::Span;
 pub const COOKIE_KEYS_MAX: usize = 3;
 /// Redis clients that a namespace can be given on a node: so many the door has for all of them.
 pub const CONNECTIONS_MAX_MAX: u32 = 16_384;
+/// The last database that a namespace may have: Redis has 16 unless told otherwise, and `INFO` counts the keys of each.
+pub const DATABASE_MAX: u32 = 63;
 /// Memory of a key beside its own bytes and those of its value, about: what each key counts for `bytes_max`.
 pub const KEY_BYTES: u64 = 48;
 /// More a node does not do, and what is told apart is no less than a microsecond: `rate_max`.

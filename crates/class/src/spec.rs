@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Groups, Quota};
+use crate::{Databases, Groups, Quota};
 
 /// A mistake in a declaration: the key that is wrong, and why, as a sentence that says what would be right.
 pub type Wrong = (String, String);
@@ -54,6 +54,11 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// What it may take of its nodes.
     fn quota(&self) -> &Quota;
 
+    /// What else its Redis clients may open.
+    fn databases(&self) -> Option<&Databases> {
+        None
+    }
+
     /// Bytes that it may hold in all, copies not counted, if it is bounded.
     fn bytes_max(&self) -> Option<u64> {
         self.quota().bytes_max
@@ -66,7 +71,7 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
 
     /// A key with a value that only newer programs know, and from which level on ([`base::level`]).
     fn newer_key(&self) -> Option<(&'static str, u32)> {
-        None
+        self.databases()?.newer_key()
     }
 
     /// What an acknowledged write is safe against, in a sentence for people.

@@ -1,6 +1,6 @@
 //! What is declared of a `linear` namespace: its groups, where an acknowledged write is, which functions are weak or a service's.
 
-use class::{Key, Line, Quota, Wrong, is_number};
+use class::{Databases, Key, Line, Quota, Wrong, is_number};
 use serde_json::{Map, Value};
 
 use super::functions;
@@ -24,6 +24,7 @@ pub struct Spec {
     pub weak: Vec<String>,
     /// The service whose clones know functions besides those that are built in.
     pub functions: Option<String>,
+    pub databases: Databases,
     pub quota: Quota,
 }
 
@@ -138,6 +139,7 @@ impl class::Spec for Spec {
             example: "\"bank\"",
             about: "The service whose clones know functions besides those that are built in.",
         },
+        Databases::KEY,
         Quota::BYTES_MAX,
         Quota::KEYS_MAX,
         Quota::RATE_MAX,
@@ -161,12 +163,13 @@ impl class::Spec for Spec {
             durability: keys.get("durability").map(Durability::read).transpose()?,
             weak: weak.unwrap_or_default(),
             functions: functions.transpose()?,
+            databases: Databases::read(keys)?,
             quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let Self { shards, replicas, durability, weak, functions, quota } = self;
+        let Self { shards, replicas, durability, weak, functions, databases, quota } = self;
         let weak = (!weak.is_empty()).then(|| weak.clone().into());
         let keys = [
             ("shards", shards.map(Value::from)),
@@ -175,7 +178,8 @@ impl class::Spec for Spec {
             ("weak", weak),
             ("functions", functions.clone().map(Value::from)),
         ];
-        keys.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(quota.write()).collect()
+        let own = keys.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        own.chain(databases.write()).chain(quota.write()).collect()
     }
 
     fn validate(&self) -> Result<(), Wrong> {
@@ -196,6 +200,7 @@ impl class::Spec for Spec {
             let known: Vec<_> = functions::weak_names().collect();
             return wrong("weak", format!("\"{other}\" cannot be weak; those that can: {}", known.join(", ")));
         }
+        self.databases.validate()?;
         self.quota.validate()
     }
 
@@ -218,12 +223,17 @@ impl class::Spec for Spec {
         Some(Spec::groups(self))
     }
 
+    fn databases(&self) -> Option<&Databases> {
+        Some(&self.databases)
+    }
+
     fn quota(&self) -> &Quota {
         &self.quota
     }
 
     fn newer_key(&self) -> Option<(&'static str, u32)> {
-        (self.shards == Some(Shards::Auto)).then_some(("shards", AUTO_LEVEL))
+        let auto = (self.shards == Some(Shards::Auto)).then_some(("shards", AUTO_LEVEL));
+        self.databases.newer_key().or(auto)
     }
 
     fn promise(&self) -> &'static str {

@@ -273,6 +273,18 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[namespace.carts]\nclass = \"session\"\nfunctions = \"shop\"\n",
             &["shop.toml:3: namespace.carts.functions: is of class linear"],
         ),
+        (
+            "[namespace.jobs]\nclass = \"linear\"\ndatabases = { 1 = \"jobz\" }\n[namespace.results]\nclass = \"session\"\n",
+            &["shop.toml:3: namespace.jobs.databases.1: there is no namespace \"jobz\"; declared are: jobs, results"],
+        ),
+        (
+            "[namespace.jobs]\nclass = \"linear\"\ndatabases = { 2 = \"jobs\" }\n",
+            &["shop.toml:3: namespace.jobs.databases.2: \"jobs\" is this namespace itself"],
+        ),
+        (
+            "[namespace.jobs]\nclass = \"linear\"\ndatabases = { 1 = \"files\" }\n[namespace.files]\nclass = \"object\"\n",
+            &["shop.toml:3: namespace.jobs.databases.1: \"files\" is of class object, which has no Redis commands"],
+        ),
         ("[namespace.Carts]\nclass = \"session\"\n", &["shop.toml:1", "lower-case"]),
         (
             "[service.a]\nrun = [\"x\"]\nhttp = {}\n[service.b]\nrun = [\"x\"]\nhttp = {}\n",
@@ -303,6 +315,23 @@ fn a_service_whose_functions_a_namespace_names_cannot_go() {
     assert!(why.contains("namespace.money.functions: there is no service \"bank\""), "{why}");
     let now = applied(&now, "money.toml", "[namespace.money]\nclass = \"linear\"\n");
     assert!(diff(&now, "bank.toml", "", &[7; 32]).is_ok());
+}
+
+#[test]
+fn a_namespace_that_is_a_database_of_another_one_cannot_go() {
+    let now = applied(&empty(), "results.toml", "[namespace.results]\nclass = \"cache\"\n");
+    let jobs = "[namespace.jobs]\nclass = \"linear\"\ndatabases = { 1 = \"results\" }\n";
+    let now = applied(&now, "jobs.toml", jobs);
+    let written: toml::Table = toml::from_str(&export(&now)).unwrap();
+    assert_eq!(written["namespace"]["jobs"]["databases"]["1"].as_str(), Some("results"));
+    let why = diff(&now, "results.toml", "", &[7; 32]).unwrap_err();
+    assert!(why.contains("namespace.jobs.databases.1: there is no namespace \"results\""), "{why}");
+    assert!(
+        is_understood("jobs.toml", jobs, 12)
+            .unwrap_err()
+            .contains("jobs.toml:3: namespace.jobs.databases needs programs of level 13")
+    );
+    assert_eq!(is_understood("jobs.toml", jobs, 13), Ok(()));
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
     let specs = all::<NamespaceSpec>(all_of_it, kind::NAMESPACE);
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
+    errors.extend(wrong_databases(&specs));
     errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
     let (profiles, pipelines) = (all(all_of_it, kind::PROFILE), all(all_of_it, kind::PIPELINE));
     errors.extend(wrong_profiles(&profiles, &services, &specs));
@@ -112,6 +113,30 @@ fn wrong_profiles(
         why: format!("{} profiles are over the limit of {PROFILES_MAX}", profiles.len()),
     });
     profiles.iter().flat_map(of).chain(wrong).chain(many).collect()
+}
+
+/// What `SELECT` opens is another namespace that has Redis commands.
+fn wrong_databases(namespaces: &BTreeMap<String, NamespaceSpec>) -> Vec<SpecError> {
+    let of = |(name, spec): (&String, &NamespaceSpec)| {
+        let wrong = |(number, other): (u32, &str)| {
+            let why = match namespaces.get(other) {
+                _ if other == name => format!("{other:?} is this namespace itself, which is database 0"),
+                None => {
+                    format!(
+                        "there is no namespace {other:?}; declared are: {}",
+                        listed(namespaces.keys().map(String::as_str))
+                    )
+                }
+                Some(spec) if spec.databases().is_none() => {
+                    format!("{other:?} is of class {}, which has no Redis commands", spec.class())
+                }
+                Some(_) => return None,
+            };
+            Some(SpecError { key: format!("namespace.{name}.databases.{number}"), why })
+        };
+        spec.databases().into_iter().flat_map(class::Databases::iter).filter_map(wrong).collect::<Vec<_>>()
+    };
+    namespaces.iter().flat_map(of).collect()
 }
 
 /// Who knows a namespace's functions is a service that nodes can ask over HTTP.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{GroupId, NodeId, Now};
-use class::Figure;
+use class::{Databases, Figure};
 use clones::assign::Overflow;
 use clones::clone::life_name;
 use clones::heal::are_routed;
@@ -309,7 +309,7 @@ impl Node {
             timeout_ms: session.map_or_else(|| session::Spec::default().timeout_ms, |spec| spec.timeout_ms),
             merge: session.map_or(Merges::None, |spec| spec.merge).name().into(),
             promise: spec.promise().into(),
-            lines: spec.lines(),
+            lines: spec.lines().into_iter().chain(spec.databases().into_iter().flat_map(Databases::lines)).collect(),
             size_max: spec.cache().map(|spec| spec.size_max),
             ttl_ms: spec.cache().and_then(|spec| spec.ttl_ms),
             weak: linear.map(|spec| spec.weak.clone()).unwrap_or_default(),

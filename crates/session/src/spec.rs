@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use base::Span;
 use base::text::span_text;
-use class::{Key, Line, Quota, Wrong, span};
+use class::{Databases, Key, Line, Quota, Wrong, span};
 use serde_json::{Map, Value};
 
 use super::limits::{BRICK_TIMEOUT, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN};
@@ -19,6 +19,7 @@ pub struct Spec {
     pub merge: Merges,
     /// How long one brick is waited for (SSM's t), milliseconds.
     pub timeout_ms: u64,
+    pub databases: Databases,
     pub quota: Quota,
 }
 
@@ -57,7 +58,13 @@ impl Merges {
 impl Default for Spec {
     fn default() -> Self {
         let timeout_ms = BRICK_TIMEOUT.as_millis();
-        Self { lease_ms: LEASE_MS_DEFAULT, merge: Merges::None, timeout_ms, quota: Quota::default() }
+        Self {
+            lease_ms: LEASE_MS_DEFAULT,
+            merge: Merges::None,
+            timeout_ms,
+            databases: Databases::default(),
+            quota: Quota::default(),
+        }
     }
 }
 
@@ -85,6 +92,7 @@ impl class::Spec for Spec {
                     different fields all stay.",
         },
         Key { name: "timeout", example: "\"60ms\"", about: "How long one brick is waited for: 5ms to 5s." },
+        Databases::KEY,
         Quota::BYTES_MAX,
         Quota::KEYS_MAX,
         Quota::RATE_MAX,
@@ -98,12 +106,13 @@ impl class::Spec for Spec {
             lease_ms: span_of("lease", "1h")?.unwrap_or(default.lease_ms),
             merge: keys.get("merge").map(Merges::read).transpose()?.unwrap_or_default(),
             timeout_ms: span_of("timeout", "100ms")?.unwrap_or(default.timeout_ms),
+            databases: Databases::read(keys)?,
             quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let Self { lease_ms, merge, timeout_ms, quota } = self;
+        let Self { lease_ms, merge, timeout_ms, databases, quota } = self;
         let mut keys = vec![("lease", span_text(*lease_ms).into())];
         if *merge != Merges::None {
             keys.push(("merge", merge.name().into()));
@@ -111,6 +120,7 @@ impl class::Spec for Spec {
         if *timeout_ms != Self::default().timeout_ms {
             keys.push(("timeout", span_text(*timeout_ms).into()));
         }
+        keys.extend(databases.write());
         keys.extend(quota.write());
         keys
     }
@@ -118,11 +128,16 @@ impl class::Spec for Spec {
     fn validate(&self) -> Result<(), Wrong> {
         within("lease", self.lease_ms, LEASE_MS_MIN..=LEASE_MS_MAX)?;
         within("timeout", self.timeout_ms, TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
+        self.databases.validate()?;
         self.quota.validate()
     }
 
     fn may_follow(&self, _: &Self, _: u32) -> Result<(), Wrong> {
         Ok(())
+    }
+
+    fn databases(&self) -> Option<&Databases> {
+        Some(&self.databases)
     }
 
     fn quota(&self) -> &Quota {

@@ -2,7 +2,7 @@
 //! have, how large it may become.
 
 use base::text::{size_text, span_text};
-use class::{Key, Line, Quota, Wrong, is_number, size, span};
+use class::{Databases, Key, Line, Quota, Wrong, is_number, size, span};
 use serde_json::{Map, Value};
 
 use crate::limits::*;
@@ -18,6 +18,7 @@ pub struct Spec {
     pub checkpoint_ms: u64,
     /// Keys, values and 128 bytes for each element, bytes.
     pub size_max: u64,
+    pub databases: Databases,
     pub quota: Quota,
 }
 
@@ -28,6 +29,7 @@ impl Default for Spec {
             gossip_ms: GOSSIP_MS_DEFAULT,
             checkpoint_ms: CHECKPOINT_MS_DEFAULT,
             size_max: SIZE_DEFAULT,
+            databases: Databases::default(),
             quota: Quota::default(),
         }
     }
@@ -55,6 +57,7 @@ impl class::Spec for Spec {
             example: "\"256MiB\"",
             about: "Keys, values and 128 bytes for each element: 1MiB to 1TiB, default 256MiB. Each node has all of it in memory.",
         },
+        Databases::KEY,
         Quota::RATE_MAX,
         Quota::CONNECTIONS_MAX,
     ];
@@ -76,12 +79,13 @@ impl class::Spec for Spec {
                 .map(|value| size("size_max", value))
                 .transpose()?
                 .unwrap_or(default.size_max),
+            databases: Databases::read(keys)?,
             quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let (Self { copies, gossip_ms, checkpoint_ms, size_max, quota }, default) = (self, Self::default());
+        let (Self { copies, gossip_ms, checkpoint_ms, size_max, databases, quota }, default) = (self, Self::default());
         let mut keys = Vec::new();
         if *copies != default.copies {
             keys.push(("copies", (*copies).into()));
@@ -95,6 +99,7 @@ impl class::Spec for Spec {
         if *size_max != default.size_max {
             keys.push(("size_max", size_text(*size_max).into()));
         }
+        keys.extend(databases.write());
         keys.extend(quota.write());
         keys
     }
@@ -115,7 +120,12 @@ impl class::Spec for Spec {
             let (is, low, high) = (size_text(self.size_max), size_text(SIZE_MIN), size_text(SIZE_MAX));
             return Err(("size_max".into(), format!("{is} is not between {low} and {high}")));
         }
+        self.databases.validate()?;
         self.quota.validate()
+    }
+
+    fn databases(&self) -> Option<&Databases> {
+        Some(&self.databases)
     }
 
     fn quota(&self) -> &Quota {

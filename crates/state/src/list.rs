@@ -170,6 +170,13 @@ macro_rules! classes {
                 }
             }
 
+            /// What else its Redis clients may open, if its class has Redis commands.
+            pub fn databases(&self) -> Option<&class::Databases> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::databases(spec)),*
+                }
+            }
+
             /// Bytes that it may hold in all, copies not counted, if it is bounded.
             pub fn bytes_max(&self) -> Option<u64> {
                 match self {

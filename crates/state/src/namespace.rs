@@ -134,6 +134,8 @@ mod tests {
             r#"{"class":"linear","shards":"auto","replicas":5}"#,
             r#"{"class":"linear","functions":"bank","connections_max":5}"#,
             r#"{"class":"linear","functions":"bank"}"#,
+            r#"{"class":"linear","databases":{"1":"results","2":"pages"},"keys_max":5}"#,
+            r#"{"class":"soft","databases":{"1":"results"}}"#,
             r#"{"class":"cache"}"#,
             r#"{"class":"sql"}"#,
             r#"{"class":"sql","replicas":5,"size_max":"16MiB","rate_max":100}"#,

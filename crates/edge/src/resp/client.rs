@@ -186,6 +186,11 @@ pub type Watched = Rc<RefCell<Vec<Condition>>>;
 /// An authenticated client: its namespace, and the token that opened it.
 #[derive(Debug)]
 pub struct Known {
+    /// Whose token it has. Channels are its, and what connections see of each other.
+    pub home: Arc<str>,
+    /// Which of its databases is selected.
+    pub database: u32,
+    /// The namespace of that database, which all keys are of: `home` of database 0.
     pub namespace: Arc<str>,
     pub class: Class,
     token: String,
@@ -193,11 +198,41 @@ pub struct Known {
     seen: (Arc<BTreeMap<String, String>>, Arc<Formers>),
 }
 
+/// A script does not know which database it was called in.
+const OF_SCRIPT: u32 = u32::MAX;
+
+impl Known {
+    /// Another database of the same namespace.
+    pub fn select(&mut self, database: u32, namespace: Arc<str>, class: Class) {
+        (self.database, self.namespace, self.class) = (database, namespace, class);
+    }
+
+    /// Is it a script's, which stays where it was called?
+    pub fn is_of_script(&self) -> bool {
+        self.database == OF_SCRIPT
+    }
+
+    /// Is the selected database declared as it was when it was selected?
+    fn is_declared(&self, view: &View) -> bool {
+        self.database == 0
+            || view.specs.get(&*self.home).and_then(|spec| spec.databases()?.get(self.database))
+                == Some(&*self.namespace)
+                && view.specs.get(&*self.namespace).is_some_and(|spec| spec.class() == self.class)
+    }
+}
+
 impl Client {
     /// A script of this namespace, of class `linear`.
     pub fn inside(namespace: Arc<str>) -> Self {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let known = Known { namespace, class: Class::Linear, token: String::new(), seen: Default::default() };
+        let known = Known {
+            home: Arc::clone(&namespace),
+            database: OF_SCRIPT,
+            namespace,
+            class: Class::Linear,
+            token: String::new(),
+            seen: Default::default(),
+        };
         Self { known: Some(known), ..Self::new(0, nowhere, nowhere) }
     }
 
@@ -255,22 +290,24 @@ impl Client {
         if self.known.is_some() { &Bounds::KNOWN } else { &Bounds::STRANGER }
     }
 
-    /// A token that was changed or taken away opens nothing any more, also for those who are in.
+    /// A token that was changed or taken away opens nothing any more, also for those who are in; nor does a database that is not
+    /// declared any more.
     pub fn still_known(&mut self, view: &View) {
         let Some(known) = &mut self.known else { return };
-        if Arc::ptr_eq(&known.seen.0, &view.tokens) && Arc::ptr_eq(&known.seen.1, &view.formers) {
+        let is_seen = Arc::ptr_eq(&known.seen.0, &view.tokens) && Arc::ptr_eq(&known.seen.1, &view.formers);
+        if is_seen && known.is_declared(view) {
             return;
         }
         known.seen = (Arc::clone(&view.tokens), Arc::clone(&view.formers));
-        let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()))
-            | is_former(view, &known.namespace, known.token.as_bytes());
-        if !same {
+        let same = view.tokens.get(&*known.home).is_some_and(|token| same_secret(token, known.token.as_bytes()))
+            | is_former(view, &known.home, known.token.as_bytes());
+        if !same || !known.is_declared(view) {
             (self.known, self.place, self.hears, self.tracks) = (None, None, None, None);
         }
     }
 
     /// True, and the namespace is open, if the token is right. `user` is the namespace; without one (or with Redis'
-    /// `default`) the token alone must say which.
+    /// `default`) the token alone must say which. Who was there already keeps the database that it has selected, as in Redis.
     pub fn authenticate(&mut self, view: &View, user: Option<&[u8]>, token: &[u8]) -> bool {
         let user = user.filter(|user| *user != b"default" || view.tokens.contains_key("default"));
         // Each token is compared, so that the time says nothing about which namespaces exist.
@@ -280,9 +317,16 @@ impl Client {
         });
         match (fits.next(), fits.next()) {
             (Some((namespace, _)), None) => {
+                let selected = self.known.take().filter(|had| *had.home == **namespace && had.is_declared(view));
+                let home: Arc<str> = namespace.as_str().into();
+                let new = || (0, Arc::clone(&home), view.class_of(namespace));
+                let (database, space, class) =
+                    selected.map_or_else(new, |had| (had.database, had.namespace, had.class));
                 self.known = Some(Known {
-                    namespace: namespace.as_str().into(),
-                    class: view.class_of(namespace),
+                    home,
+                    database,
+                    namespace: space,
+                    class,
                     token: String::from_utf8_lossy(token).into_owned(),
                     seen: (Arc::clone(&view.tokens), Arc::clone(&view.formers)),
                 });
@@ -322,14 +366,14 @@ impl Client {
     /// It counts among those of its namespace from now on, of which there may be so many; or it is a stranger again.
     pub fn take_place(&mut self, among: &Arc<Crowd<Arc<str>>>, most: Option<u32>) -> Result<(), NoPlace> {
         let Some(known) = &self.known else { return Err(NoPlace::Crowded) };
-        if self.place.as_ref().is_some_and(|place| *place.whose() == known.namespace) {
+        if self.place.as_ref().is_some_and(|place| *place.whose() == known.home) {
             return Ok(());
         }
         // Nobody comes in between: this door is served by one thread.
-        let over = most.filter(|most| among.count_of(&known.namespace) >= *most as usize);
+        let over = most.filter(|most| among.count_of(&known.home) >= *most as usize);
         let entered = match over {
             Some(most) => Err(NoPlace::Full(most)),
-            None => among.try_enter(Arc::clone(&known.namespace), Arc::clone(&self.gone)).ok_or(NoPlace::Crowded),
+            None => among.try_enter(Arc::clone(&known.home), Arc::clone(&self.gone)).ok_or(NoPlace::Crowded),
         };
         match entered {
             Ok(place) => {

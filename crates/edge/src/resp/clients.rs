@@ -58,6 +58,8 @@ pub struct Shown {
 struct Said {
     /// None: it has not said.
     namespace: Option<Arc<str>>,
+    /// The selected one of that.
+    database: u32,
     name: String,
     lib_name: String,
     lib_version: String,
@@ -93,7 +95,8 @@ impl Shown {
         self.multi.set(client.multi.as_ref().map(|multi| (multi.kept(), multi.bytes())));
         self.watched.set(client.watched.borrow().len());
         let said = &mut *self.said.borrow_mut();
-        let namespace = client.known.as_ref().map(|known| &known.namespace);
+        let namespace = client.known.as_ref().map(|known| &known.home);
+        said.database = client.known.as_ref().map_or(0, |known| known.database);
         let is_same = matches!((&said.namespace, namespace), (Some(said), Some(now)) if Arc::ptr_eq(said, now));
         if !is_same && said.namespace.as_ref() != namespace {
             said.namespace = namespace.cloned();
@@ -158,10 +161,11 @@ impl Shown {
         let count = |kind| said.hears.as_ref().map_or(0, |listener| listener.names(kind).len());
         let [sub, psub, ssub] = [Kind::Channel, Kind::Pattern, Kind::Shard].map(count);
         let user = said.namespace.as_deref().unwrap_or("");
+        let database = said.database;
         let protocol = if said.protocol == Protocol::Resp3 { 3 } else { 2 };
         let (lib, version) = (&said.lib_name, &said.lib_version);
         format!(
-            "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} flags={flags} db=0 sub={sub} psub={psub} \
+            "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} flags={flags} db={database} sub={sub} psub={psub} \
              ssub={ssub} multi={multi} watch={watch} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={multi_bytes} rbs=0 rbp=0 obl=0 oll=0 \
              omem=0 tot-mem={multi_bytes} events=r cmd={command} user={user} redir=-1 resp={protocol} lib-name={lib} \
              lib-ver={version} io-thread=0 tot-net-in=0 tot-net-out=0 tot-cmds=0\n",
@@ -221,7 +225,7 @@ impl Clients {
         if self.paused.borrow().is_empty() || spec.does == Does::Connect || spec.name == "CLIENT" {
             return None;
         }
-        let namespace = &client.known.as_ref()?.namespace;
+        let namespace = &client.known.as_ref()?.home;
         let pause = self.paused.borrow().get(namespace).copied()?;
         if pause.until <= Instant::now() {
             self.paused.borrow_mut().remove(namespace);

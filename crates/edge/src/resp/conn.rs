@@ -387,14 +387,14 @@ impl Conn {
         if SlowLog::wants(took)
             && let Some(known) = &self.client.known
         {
-            let of = (&known.namespace, self.client.addr, &*self.client.name);
+            let of = (&known.home, self.client.addr, &*self.client.name);
             self.node.slow.borrow_mut().push(name, took, of);
         }
         let before = self.out.len();
         self.out.push(reply, protocol);
         self.answer_bytes = (self.out.len() - before).max(self.answer_bytes / 2);
         if let Some(known) = &self.client.known {
-            self.unread.is_of(&known.namespace);
+            self.unread.is_of(&known.home);
         }
         self.unread.count(self.out.len());
     }

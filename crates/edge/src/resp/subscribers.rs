@@ -59,8 +59,8 @@ pub struct Listener {
 /// A connection's part in it: when it goes, nothing is listened to for it any more.
 pub struct Hears {
     pub listener: Rc<Listener>,
-    /// It listens to what changes in its namespace.
-    pub events: Option<Wants>,
+    /// It listens to what changes in these databases of its namespace.
+    pub events: BTreeMap<u32, Wants>,
     all: Rc<Subscribers>,
 }
 
@@ -97,7 +97,7 @@ impl Subscribers {
         });
         self.all.borrow_mut().insert(id, Rc::clone(&listener));
         self.start();
-        Box::new(Hears { listener, events: None, all: Rc::clone(self) })
+        Box::new(Hears { listener, events: BTreeMap::new(), all: Rc::clone(self) })
     }
 
     fn start(self: &Rc<Self>) {

@@ -1,12 +1,12 @@
 //! What changes in a namespace, as long as a client of this door wants to know: keyspace events (`__keyspace@0__:KEY`,
-//! `__keyevent@0__:EVENT`) and what a client that keeps values is told of those (`CLIENT TRACKING`, `tracking.rs`).
+//! `__keyevent@0__:EVENT`, with the number of the database) and what a client that keeps values is told of those (`CLIENT TRACKING`, `tracking.rs`).
 //!
 //! A feed asks what has changed, a question for each shard, while one client at least wants it; nobody is asked else. It
 //! keeps the place, so it goes on when a leader dies. Where some changes may be missing, those who keep values are told
 //! to forget them all; an event that is missing is not made up for, as all messages on channels.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// Between two questions of which the first was not answered, or at once and with nothing.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The channels of events begin so.
-const KEYSPACE: &[u8] = b"__keyspace@0__:";
-const KEYEVENT: &[u8] = b"__keyevent@0__:";
+/// The channels of events begin so, and go on with the number of a database and [`BEHIND`].
+const KEYSPACE: &[u8] = b"__keyspace@";
+const KEYEVENT: &[u8] = b"__keyevent@";
+const BEHIND: &[u8] = b"__:";
+
+/// The namespace whose clients are told, and which database of theirs it is whose keys change.
+type Place = (Arc<str>, u32);
 
 pub struct Changes {
     gate: Rc<Gate>,
@@ -49,9 +53,10 @@ pub struct Changes {
 /// What changes in one namespace.
 struct Feed {
     namespace: Arc<str>,
-    /// Who wants it, and who of those wants events.
+    /// Who wants it.
     users: Cell<usize>,
-    of_events: Cell<usize>,
+    /// Who of those wants events: how many in which place.
+    of_events: RefCell<BTreeMap<Place, usize>>,
     state: watch::Sender<State>,
 }
 
@@ -67,7 +72,7 @@ enum State {
 pub struct Wants {
     feed: Rc<Feed>,
     all: Rc<Changes>,
-    events: bool,
+    events: Option<Place>,
 }
 
 impl std::fmt::Debug for Wants {
@@ -88,6 +93,16 @@ pub fn is_of_events(name: &[u8]) -> bool {
     name.starts_with(b"__key")
 }
 
+/// The database that a channel or pattern of events names; none if it may mean any.
+pub fn database_of(name: &[u8]) -> Option<u32> {
+    let number = name.strip_prefix(KEYSPACE).or_else(|| name.strip_prefix(KEYEVENT))?;
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if !number[digits..].starts_with(b"__") {
+        return None;
+    }
+    std::str::from_utf8(&number[..digits]).ok()?.parse().ok()
+}
+
 impl Changes {
     pub fn new(gate: Rc<Gate>, subscribers: Rc<Subscribers>) -> Rc<Self> {
         let tracking = Tracking::new(Rc::clone(&subscribers));
@@ -95,7 +110,7 @@ impl Changes {
     }
 
     /// Wants to know what changes in this namespace, or hears why nobody tells.
-    pub fn want(self: &Rc<Self>, namespace: &Arc<str>, class: Class, events: bool) -> Result<Wants, String> {
+    pub fn want(self: &Rc<Self>, namespace: &Arc<str>, class: Class, events: Option<Place>) -> Result<Wants, String> {
         let is_old = class == Class::Linear && self.gate.view().root.level < linear::LEVEL;
         match class {
             Class::Linear if is_old => {
@@ -111,7 +126,9 @@ impl Changes {
         let feed = self.feeds.borrow().get(namespace).cloned();
         let feed = feed.unwrap_or_else(|| self.begin(namespace, class));
         feed.users.set(feed.users.get() + 1);
-        feed.of_events.set(feed.of_events.get() + usize::from(events));
+        if let Some(place) = &events {
+            *feed.of_events.borrow_mut().entry(place.clone()).or_default() += 1;
+        }
         Ok(Wants { feed, all: Rc::clone(self), events })
     }
 
@@ -119,7 +136,7 @@ impl Changes {
         let feed = Rc::new(Feed {
             namespace: Arc::clone(namespace),
             users: Cell::new(0),
-            of_events: Cell::new(0),
+            of_events: RefCell::default(),
             state: watch::Sender::new(State::Begins),
         });
         self.feeds.borrow_mut().insert(Arc::clone(namespace), Rc::clone(&feed));
@@ -149,20 +166,23 @@ impl Changes {
     /// These keys changed, in this order.
     fn changed(&self, feed: &Feed, changed: &[Changed]) {
         self.tracking.changed(&feed.namespace, changed.iter().map(|changed| &changed.key));
-        if feed.of_events.get() == 0 {
-            return;
-        }
-        for Changed { key, events } in changed {
-            for event in events.iter().filter(|event| !event.is_empty()) {
-                let said = Bytes::from_static(event.as_bytes());
-                self.deliver(feed, [KEYSPACE, key].concat(), said.clone());
-                self.deliver(feed, [KEYEVENT, &said].concat(), key.clone());
+        let places: Vec<Place> = feed.of_events.borrow().keys().cloned().collect();
+        for (home, database) in &places {
+            let number = database.to_string();
+            let begin = |of: &[u8]| [of, number.as_bytes(), BEHIND].concat();
+            let (keyspace, keyevent) = (begin(KEYSPACE), begin(KEYEVENT));
+            for Changed { key, events, .. } in changed {
+                for event in events.iter().filter(|event| !event.is_empty()) {
+                    let said = Bytes::from_static(event.as_bytes());
+                    self.deliver(home, [&keyspace, &key[..]].concat(), said.clone());
+                    self.deliver(home, [&keyevent, &said[..]].concat(), key.clone());
+                }
             }
         }
     }
 
-    fn deliver(&self, feed: &Feed, channel: Vec<u8>, payload: Bytes) {
-        let namespace = feed.namespace.to_string();
+    fn deliver(&self, home: &str, channel: Vec<u8>, payload: Bytes) {
+        let namespace = home.to_owned();
         self.subscribers.deliver(&Message { namespace, shard: false, channel: channel.into(), payload });
     }
 
@@ -206,7 +226,15 @@ impl Drop for Wants {
     fn drop(&mut self) {
         let feed = &self.feed;
         feed.users.set(feed.users.get() - 1);
-        feed.of_events.set(feed.of_events.get() - usize::from(self.events));
+        if let Some(place) = &self.events {
+            let mut of_events = feed.of_events.borrow_mut();
+            if let Some(count) = of_events.get_mut(place) {
+                *count -= 1;
+                if *count == 0 {
+                    of_events.remove(place);
+                }
+            }
+        }
         if !feed.is_wanted() {
             // Its task ends by the next answer; who wants it meanwhile begins another one.
             self.all.forget(feed);

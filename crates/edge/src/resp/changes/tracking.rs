@@ -65,6 +65,9 @@ pub enum Which {
 
 struct Tracker {
     id: u64,
+    /// Whose connections it is among.
+    home: Arc<str>,
+    /// Of whose keys it is told.
     namespace: Arc<str>,
     how: How,
     to: To,
@@ -117,13 +120,14 @@ impl Changes {
     /// This connection is told of changes from now on.
     pub fn track(
         self: &Rc<Self>,
-        (id, namespace): (u64, &Arc<str>),
+        (id, home, namespace): (u64, &Arc<str>, &Arc<str>),
         (how, noloop): (How, bool),
         to: Result<Rc<Listener>, u64>,
         wants: Wants,
     ) -> Tracks {
         let tracker = Rc::new(Tracker {
             id,
+            home: Arc::clone(home),
             namespace: Arc::clone(namespace),
             how,
             to: to.map_or_else(To::Other, To::Itself),
@@ -215,7 +219,7 @@ impl Tracking {
                 let other = self
                     .subscribers
                     .listener(*id)
-                    .filter(|other| *other.namespace == *tracker.namespace && other.hears(Kind::Channel, CHANNEL));
+                    .filter(|other| *other.namespace == *tracker.home && other.hears(Kind::Channel, CHANNEL));
                 if let Some(other) = other {
                     self.subscribers.put(&other, Reply::Stale(keys));
                 }

@@ -126,7 +126,7 @@ fn copies(call: &Call<'_>) -> Copies {
 
 /// The log of this client's namespace, the latest first.
 fn slow(call: &Call<'_>) -> Vec<Slow> {
-    call.node.slow.borrow().of(&call.space().name).cloned().collect()
+    call.node.slow.borrow().of(&call.home()).cloned().collect()
 }
 
 fn slowlog(call: &mut Call<'_>) -> Act {
@@ -146,7 +146,7 @@ fn slowlog(call: &mut Call<'_>) -> Act {
         }
         (b"LEN", 2) => Reply::Int(slow(call).len() as i64),
         (b"RESET", 2) => {
-            call.node.slow.borrow_mut().forget(&call.space().name);
+            call.node.slow.borrow_mut().forget(&call.home());
             Reply::OK
         }
         (b"HELP", 2) => help("SLOWLOG", &["GET [<count>]", "LEN", "RESET"]),
@@ -186,7 +186,7 @@ fn latency(call: &mut Call<'_>) -> Act {
         (b"RESET", _) => {
             let any = is_asked && !all.is_empty();
             if any {
-                call.node.slow.borrow_mut().forget(&call.space().name);
+                call.node.slow.borrow_mut().forget(&call.home());
             }
             Reply::Int(i64::from(any))
         }
@@ -220,7 +220,7 @@ fn module(call: &mut Call<'_>) -> Act {
 
 fn acl(call: &mut Call<'_>) -> Act {
     let sub = call.command.arg(1).to_ascii_uppercase();
-    let name = call.space().name;
+    let name = call.home();
     Act::Now(match (&sub[..], call.command.len()) {
         (b"WHOAMI", 2) => Reply::text(name.to_string()),
         (b"USERS", 2) => Reply::List(vec![Reply::text(name.to_string())]),

@@ -111,7 +111,7 @@ pub static ALL: &[Spec] = &[
     },
     Spec {
         keys: Keys::None,
-        note: "of the namespace, as PURGE ALL",
+        note: "of the namespace, as PURGE ALL; refused where it has databases",
         ..spec("FLUSHALL", -1, Does::WriteAll, "[ASYNC | SYNC]", "the same", flush)
     },
     Spec {
@@ -167,7 +167,7 @@ pub static INSTEAD: refused::Table = &[
         &["KEYS", "RANDOMKEY", "SCAN"],
         "a cache does not list its keys: what is to be found again belongs elsewhere; PURGE PREFIX and PURGE TAG remove many at once",
     ),
-    (&["SFLUSH", "SWAPDB"], "FLUSHDB removes all entries; a namespace is one database"),
+    (&["SFLUSH", "SWAPDB"], "FLUSHDB removes all entries of the database that is selected"),
     (&["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"], TOGETHER),
     (&["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"], "GET and SET move values; TTL tells when they end"),
     (
@@ -447,6 +447,9 @@ fn mset(call: &mut Call<'_>) -> Act {
 }
 
 fn flush(call: &mut Call<'_>) -> Act {
+    if let Some(error) = connection::flushes_others(call) {
+        return error;
+    }
     match call.command.len() {
         1 => purge_of(call, What::All),
         2 if is(call.command.arg(1), "SYNC") || is(call.command.arg(1), "ASYNC") => purge_of(call, What::All),

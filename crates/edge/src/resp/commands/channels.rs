@@ -2,6 +2,7 @@
 //! `subscribers.rs`.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::channels::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use ::channels::{Kind, MEMBERS, Message, Op, Reply as Got};
@@ -158,7 +159,7 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
         Ok(names) => names,
         Err(refused) => return Act::Now(refused),
     };
-    let space = call.space().name;
+    let space = call.home();
     let all = Rc::clone(&call.node.subscribers);
     let id = call.client.id;
     let hears = call.client.hears.get_or_insert_with(|| all.enter(id, &space));
@@ -180,8 +181,9 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     if new.is_empty() {
         return Act::Now(replies);
     }
-    let is_of_events = kind != Kind::Shard && new.iter().any(|name| changes::is_of_events(name));
-    let begun = match is_of_events.then(|| wants_events(call)).transpose() {
+    let of_events: Vec<Bytes> =
+        new.iter().filter(|name| kind != Kind::Shard && changes::is_of_events(name)).cloned().collect();
+    let begun = match (!of_events.is_empty()).then(|| wants_events(call, &of_events)).transpose() {
         Ok(begun) => begun,
         Err(why) => {
             all.remove(&listener, kind, &new);
@@ -201,14 +203,36 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     })
 }
 
-/// From now on what changes in the namespace is told on its channels; what it gives ends when that has begun.
-fn wants_events(call: &mut Call<'_>) -> Result<LocalBoxFuture<'static, Result<(), Reply>>, String> {
-    let (namespace, class) = (call.space().name, call.client.class());
+/// From now on what changes in the databases that are named is told on channels of the namespace; what it gives ends when that has begun.
+fn wants_events(call: &mut Call<'_>, names: &[Bytes]) -> Result<LocalBoxFuture<'static, Result<(), Reply>>, String> {
+    let (home, view) = (call.home(), call.node.gate.view());
+    let others = view.specs.get(&*home).and_then(|spec| spec.databases()).into_iter().flat_map(|all| all.iter());
     let hears = call.client.hears.as_mut().expect("who listens hears");
-    if hears.events.is_none() {
-        hears.events = Some(call.node.changes.want(&namespace, class, true)?);
+    let mut begun = Vec::new();
+    for (database, namespace) in std::iter::once((0, &*home)).chain(others) {
+        let wants = |wanted: fn(Option<u32>, u32) -> bool| {
+            names.iter().any(|name| wanted(changes::database_of(name), database))
+        };
+        let is_named = wants(|named, database| named == Some(database));
+        // Of those that only a pattern may mean, some may tell nothing; of itself it is said.
+        let is_meant = is_named || wants(|named, _| named.is_none());
+        if is_meant && !hears.events.contains_key(&database) {
+            let of = Some((Arc::clone(&home), database));
+            match call.node.changes.want(&namespace.into(), view.class_of(namespace), of) {
+                Ok(wants) => drop(hears.events.insert(database, wants)),
+                Err(why) if is_named || database == 0 => return Err(why),
+                Err(_) => (),
+            }
+        }
+        begun.extend(hears.events.get(&database).filter(|_| is_meant).map(changes::Wants::begun));
     }
-    Ok(hears.events.as_ref().expect("it was just made").begun().boxed_local())
+    Ok(async move {
+        for begun in begun {
+            begun.await?;
+        }
+        Ok(())
+    }
+    .boxed_local())
 }
 
 fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
@@ -239,7 +263,7 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
         replies.push(said(Reply::Nil, listener.count(kind)));
     }
     if !listener.is_of_events() {
-        hears.events = None;
+        hears.events.clear();
     }
     if !gone.is_empty() {
         drop(all.ask(Op::Unsubscribe { namespace: hears.namespace().to_owned(), kind, names: gone }));
@@ -258,7 +282,7 @@ fn publish(call: &mut Call<'_>, shard: bool) -> Act {
             format!("ERR channels that begin with {MEMBERS} are the nodes' own: listen there, and publish elsewhere");
         return Act::Now(Reply::Error(why));
     }
-    let message = Message { namespace: call.space().name.to_string(), shard, channel, payload };
+    let message = Message { namespace: call.home().to_string(), shard, channel, payload };
     if let Some(multi) = &mut call.client.multi {
         // It leaves when EXEC has done what stands beside it.
         return Act::Now(multi.keep(Queued::Message(message)).map_or_else(|full| full, |()| Reply::Simple("QUEUED")));
@@ -283,7 +307,7 @@ fn pubsub(call: &mut Call<'_>) -> Act {
     if let Some(act) = in_multi(call) {
         return act;
     }
-    let (command, namespace) = (call.command, call.space().name.to_string());
+    let (command, namespace) = (call.command, call.home().to_string());
     let sub = command.arg(1);
     let of_shards = is(sub, "SHARDCHANNELS") || is(sub, "SHARDNUMSUB");
     let kind = if of_shards { Kind::Shard } else { Kind::Channel };

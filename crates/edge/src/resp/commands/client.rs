@@ -114,7 +114,7 @@ fn everywhere(call: &mut Call<'_>, words: Words, then: fn(Vec<Vec<u8>>) -> Reply
         return act;
     }
     call.node.clients.refresh(call.client);
-    let asked = Rc::clone(&call.node.doors).ask(call.space().name, words);
+    let asked = Rc::clone(&call.node.doors).ask(call.home(), words);
     Call::later(async move { then(asked.await) })
 }
 
@@ -164,7 +164,7 @@ fn kill(call: &mut Call<'_>) -> Act {
     let kills_own = !spares_own && call.node.clients.is_among(call.client.id, &words[1..]);
     // It goes when it has been told.
     words.extend([word("not"), word(call.client.id.to_string())]);
-    let (asked, gone) = (Rc::clone(&call.node.doors).ask(call.space().name, words), call.client.gone.clone());
+    let (asked, gone) = (Rc::clone(&call.node.doors).ask(call.home(), words), call.client.gone.clone());
     Call::later(async move {
         let count = doors::sum(&asked.await) + i64::from(kills_own);
         if kills_own {
@@ -201,7 +201,7 @@ fn kill_words(call: &Call<'_>) -> Result<(Vec<Bytes>, bool), Reply> {
         } else if is(what, "ADDR") || is(what, "LADDR") {
             words.extend([word(String::from_utf8_lossy(what).to_lowercase()), command.value(at + 1)]);
         } else if is(what, "USER") {
-            if said != call.space().name.as_bytes() {
+            if said != call.home().as_bytes() {
                 return Err(Reply::Error(format!("ERR No such user '{}'", String::from_utf8_lossy(said))));
             }
         } else if is(what, "SKIPME") && (is(said, "YES") || is(said, "NO")) {

@@ -59,17 +59,62 @@ pub static SELECT: Spec = Spec {
     arity: 2,
     keys: Keys::None,
     does: Does::Ask,
-    syntax: "0",
-    summary: "does nothing",
-    note: "a namespace is one database: only 0 exists",
-    run: |call| match integer(call.command.arg(1)) {
-        Some(0) => Act::Now(Reply::OK),
-        Some(_) => {
-            Act::Now(Reply::error("ERR DB index is out of range: a namespace has only 0; AUTH opens another namespace"))
-        }
-        None => Act::Now(not_an_integer()),
-    },
+    syntax: "database",
+    summary: "what comes after it is about the keys of this database",
+    note: "0 is the namespace, others are what its key databases names, of any class; channels, and what is told of clients, are the \
+           namespace's in all of them. It is an error inside of MULTI, behind WATCH, while CLIENT TRACKING is on, and in scripts",
+    run: |call| Act::Now(select(call).map_or_else(|why| Reply::Error(format!("ERR {why}")), |()| Reply::OK)),
 };
+
+fn select(call: &mut Call<'_>) -> Result<(), String> {
+    let number = integer(call.command.arg(1)).ok_or("value is not an integer or out of range")?;
+    let (home, view) = (call.home(), call.node.gate.view());
+    let known = call.client.known.as_mut().expect("it has a home");
+    if known.is_of_script() {
+        return Err("SELECT in a script: it stays in the database that it is called in".to_owned());
+    }
+    if number == i64::from(known.database) {
+        return Ok(());
+    }
+    let declared = view.specs.get(&*home).and_then(|spec| spec.databases());
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let namespace = match declared.and_then(|declared| declared.get(number)) {
+        _ if number == 0 => &home,
+        Some(namespace) => namespace,
+        None => {
+            let others: String =
+                declared.into_iter().flat_map(|all| all.iter()).map(|(n, _)| format!(", {n}")).collect();
+            return Err(format!(
+                "DB index is out of range: this namespace has 0{others}; its key databases names others"
+            ));
+        }
+    };
+    if call.client.multi.is_some() {
+        return Err("SELECT of another database inside MULTI is not allowed: a transaction is of one".to_owned());
+    }
+    if !call.client.watched.borrow().is_empty() {
+        return Err(format!("keys of database {} are watched: EXEC, DISCARD or UNWATCH before SELECT", known.database));
+    }
+    if call.client.tracks.is_some() {
+        return Err(format!("keys of database {} are tracked: CLIENT TRACKING OFF before SELECT", known.database));
+    }
+    // Of database 0 the class is known: it may be one that is not in `specs` yet.
+    let class = match view.specs.get(namespace) {
+        Some(spec) => spec.class(),
+        None if number == 0 => view.class_of(namespace),
+        None => return Err(format!("database {number} is namespace {namespace:?}, which is not declared")),
+    };
+    known.select(number, namespace.into(), class);
+    Ok(())
+}
+
+/// The error of FLUSHALL where there are databases besides 0: in Redis it empties all of them, and here each is a namespace that others
+/// may use.
+pub fn flushes_others(call: &Call<'_>) -> Option<Act> {
+    let declared = call.node.gate.view().specs.get(&*call.home()).and_then(|spec| spec.databases().cloned());
+    let is_more = is(call.command.arg(0), "FLUSHALL") && declared.is_some_and(|all| all.iter().next().is_some());
+    is_more.then(|| Act::Now(Reply::error("ERR FLUSHALL of a namespace with databases: SELECT each, and FLUSHDB")))
+}
 
 pub static QUIT: Spec = Spec {
     name: "QUIT",
@@ -106,7 +151,7 @@ fn in_multi(call: &mut Call<'_>, name: &str) -> Option<Act> {
 fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act> {
     let view = call.node.gate.view();
     if call.client.authenticate(&view, user, token) {
-        let name = call.client.known.as_ref().map(|known| &known.namespace);
+        let name = call.client.known.as_ref().map(|known| &known.home);
         let declared = view.namespaces.iter().find(|namespace| name.is_some_and(|name| **name == *namespace.name));
         let most = declared.and_then(|namespace| namespace.connections_max);
         let no_place = call.client.take_place(&call.node.known, most).err()?;

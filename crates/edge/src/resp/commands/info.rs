@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::future::join_all;
 use node::view::NodeState;
 
 use super::info_fields::FIELDS;
@@ -60,14 +61,30 @@ fn run(call: &mut Call<'_>) -> Act {
         return Act::Now(Reply::Text(text));
     }
     // It is the last section.
-    let with = |keys: Option<keyspace::Keys>| Reply::Text(text + &keys.map_or_else(String::new, keyspace::Keys::line));
-    let (space, known, class) = (call.space(), Rc::clone(&call.node.keyspace), call.client.class());
-    match known.fresh(&space.name) {
-        Some(keys) => Act::Now(with(keys)),
-        // There nothing is asked beside the transaction.
-        None if call.client.multi.is_some() => Act::Now(with(known.last(&space.name))),
-        None => Call::later(async move { with(known.count(space, class).await) }),
+    let (home, known) = (call.home(), Rc::clone(&call.node.keyspace));
+    let others = view.specs.get(&*home).and_then(|spec| spec.databases()).into_iter().flat_map(|all| all.iter());
+    let of =
+        |(number, name): (u32, &str)| (number, ops::Space { name: name.into(), ..call.space() }, view.class_of(name));
+    let databases: Vec<_> = std::iter::once((0, &*home)).chain(others).map(of).collect();
+    let line = |number, keys: Option<keyspace::Keys>| keys.map_or_else(String::new, |keys| keys.line(number));
+    let is_fresh = |(_, space, _): &(u32, ops::Space, Class)| known.fresh(&space.name).is_some();
+    // In a transaction nothing is asked beside it.
+    if call.client.multi.is_some() || databases.iter().all(is_fresh) {
+        let lines: String = databases.iter().map(|(number, space, _)| line(*number, known.last(&space.name))).collect();
+        return Act::Now(Reply::Text(text + &lines));
     }
+    Call::later(async move {
+        let counts = databases.into_iter().map(|(number, space, class)| {
+            let known = Rc::clone(&known);
+            async move {
+                match known.fresh(&space.name) {
+                    Some(keys) => line(number, keys),
+                    None => line(number, known.count(space, class).await),
+                }
+            }
+        });
+        Reply::Text(text + &join_all(counts).await.concat())
+    })
 }
 
 /// Fields that mean something here.

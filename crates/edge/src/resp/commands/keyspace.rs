@@ -73,9 +73,9 @@ impl Keyspace {
 
 impl Keys {
     /// As Redis writes it: nothing if there is none.
-    pub fn line(self) -> String {
+    pub fn line(self, database: u32) -> String {
         let Keys { all, ending } = self;
-        if all == 0 { String::new() } else { format!("db0:keys={all},expires={ending},avg_ttl=0\r\n") }
+        if all == 0 { String::new() } else { format!("db{database}:keys={all},expires={ending},avg_ttl=0\r\n") }
     }
 }
 

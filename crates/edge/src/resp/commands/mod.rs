@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::iter::{Chain, StepBy};
 use std::ops::Range;
 use std::option;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::LocalBoxFuture;
 use state::Class;
@@ -261,6 +261,12 @@ impl Call<'_> {
     pub fn space(&self) -> Space {
         let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
         Space { name: known.namespace.clone(), gate: self.node.gate.clone(), priority: self.client.priority() }
+    }
+
+    /// The namespace whose token the client has, whichever database it has selected: channels are its, and what is told of clients.
+    pub fn home(&self) -> Arc<str> {
+        let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
+        Arc::clone(&known.home)
     }
 
     /// Does the client's namespace merge fields?

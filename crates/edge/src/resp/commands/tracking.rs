@@ -43,20 +43,21 @@ fn begin(call: &mut Call<'_>) -> Result<Act, String> {
             .to_owned());
     }
     let (id, namespace, class) = (call.client.id, call.space().name, call.client.class());
+    let home = call.home();
     if let Some(to) = redirect
-        && !call.node.clients.is_there(to, &namespace)
+        && !call.node.clients.is_there(to, &home)
     {
         return Err("The client ID you want redirect to does not exist".to_owned());
     }
-    let wants = call.node.changes.want(&namespace, class, false)?;
+    let wants = call.node.changes.want(&namespace, class, None)?;
     let all = Rc::clone(&call.node.subscribers);
     let to = match redirect {
         Some(to) => Err(to),
-        None => Ok(Rc::clone(&call.client.hears.get_or_insert_with(|| all.enter(id, &namespace)).listener)),
+        None => Ok(Rc::clone(&call.client.hears.get_or_insert_with(|| all.enter(id, &home)).listener)),
     };
     // What was kept of it until now is not any more: it is told of all, or reads anew.
     call.client.tracks = None;
-    let tracks = call.node.changes.track((id, &namespace), (how, noloop), to, wants);
+    let tracks = call.node.changes.track((id, &home, &namespace), (how, noloop), to, wants);
     let begun = tracks.begun();
     call.client.tracks = Some(Box::new(tracks));
     Ok(Call::later(async move { begun.await.map_or_else(|error| error, |()| Reply::OK) }))

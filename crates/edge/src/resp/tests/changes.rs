@@ -3,7 +3,7 @@
 use super::*;
 
 /// A namespace of class `linear` with one shard, in a cluster whose nodes are all new.
-fn set_bank(toy: &Toy, level: u32) {
+pub fn set_bank(toy: &Toy, level: u32) {
     toy.set_linear();
     let shard = node::view::ShardView { name: "bank/0".into(), from: 0, to: u64::MAX, leader: None, members: vec![] };
     toy.show(node::view::NamespaceView {

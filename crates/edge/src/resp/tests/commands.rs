@@ -124,7 +124,7 @@ fn wrong_commands_are_told_what_is_wrong() {
         ("SETEX a 0 v", "-ERR invalid expire time in 'setex' command\r\n"),
         ("EXPIRE a b", "-ERR value is not an integer or out of range\r\n"),
         ("EXPIRE a 1 GT", "-ERR GT and LT are not offered by class session: look with PTTL, then EXPIRE\r\n"),
-        ("SELECT 1", "-ERR DB index is out of range: a namespace has only 0; AUTH opens another namespace\r\n"),
+        ("SELECT 1", "-ERR DB index is out of range: this namespace has 0; its key databases names others\r\n"),
         ("SCAN x", "-ERR invalid cursor\r\n"),
         ("SCAN 0 COUNT", "-ERR syntax error\r\n"),
         ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command: it is MSET key value [key value ...]\r\n"),

@@ -151,6 +151,9 @@ fn condition(command: &Command) -> Result<&'static str, Reply> {
     }
 }
 
+const NOT_TO_OTHERS: &str =
+    "ERR COPY stays in the database that is selected: DUMP, SELECT and RESTORE bring a value to another one";
+
 fn copy(call: &mut Call<'_>) -> Act {
     let command = call.command;
     let (mut args, mut at) = (vec![command.key(2)], 3);
@@ -160,9 +163,10 @@ fn copy(call: &mut Call<'_>) -> Act {
             args.push(word("replace"));
         } else if is(command.arg(at), "DB") && at + 1 < command.len() {
             at += 1;
+            let selected = call.client.known.as_ref().map_or(0, |known| known.database);
             match integer(command.arg(at)) {
-                Some(0) => (),
-                Some(_) => return Act::Now(Reply::error("ERR DB index is out of range")),
+                Some(database) if database == i64::from(selected) => (),
+                Some(_) => return Act::Now(Reply::error(NOT_TO_OTHERS)),
                 None => return Act::Now(not_an_integer()),
             }
         } else {

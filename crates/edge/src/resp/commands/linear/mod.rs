@@ -90,7 +90,7 @@ pub static INSTEAD: refused::Table = &[
     ),
     (
         &["RESTORE-ASKING", "MIGRATE", "MOVE", "SWAPDB"],
-        "a namespace is one database; COPY and RENAME stay in it; DUMP and RESTORE move values",
+        "keys stay in their database; DUMP, SELECT and RESTORE bring a value to another one",
     ),
     (
         &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "DEBUG", "MONITOR"],

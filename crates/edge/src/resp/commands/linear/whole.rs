@@ -29,7 +29,7 @@ pub const ALL: &[Spec] = &[
     ),
     noted(
         spec("FLUSHALL", -1, Keys::None, Does::WriteAll, "[ASYNC | SYNC]", "the same as FLUSHDB", flush),
-        "of this namespace alone",
+        "refused where the namespace has databases",
     ),
     noted(
         spec(
@@ -83,6 +83,9 @@ pub const ALL: &[Spec] = &[
 fn flush(call: &mut Call<'_>) -> Act {
     let sound = call.command.len() == 1
         || (call.command.len() == 2 && (is(call.command.arg(1), "ASYNC") || is(call.command.arg(1), "SYNC")));
+    if let Some(error) = connection::flushes_others(call) {
+        return error;
+    }
     if sound { everywhere(call, "clear", Vec::new(), ok) } else { syntax_error() }
 }
 
