@@ -57,6 +57,8 @@ pub struct Upstream {
     pub tag: String,
     pub node_load: AtomicU16,
     pub in_flight: AtomicU32,
+    /// Connections of TCP that ask for something, and to which it has not said a word.
+    pub unheard: AtomicU32,
     /// Milliseconds since the pool began until which it is avoided.
     avoid_until_ms: AtomicU64,
     outlier: Outlier,
@@ -68,6 +70,9 @@ pub struct Upstream {
 
 /// Counts as in flight at its clone until dropped.
 pub struct InFlight(Arc<Upstream>);
+
+/// Counts as one that waits for its clone's first word until dropped.
+pub struct Unheard(Arc<Upstream>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Prefers {
@@ -103,6 +108,12 @@ impl Drop for InFlight {
     }
 }
 
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        self.0.unheard.fetch_sub(1, Relaxed);
+    }
+}
+
 impl InFlight {
     /// It may last: when the clone leaves, or this edge whose long connections `of_edge` are, its turn to go comes.
     pub fn stay(&self, of_edge: &Arc<Stays>, manner: Manner) -> Stay {
@@ -123,6 +134,7 @@ impl Upstream {
             peer: clone.peer,
             node_load: AtomicU16::new(clone.node_load),
             in_flight: AtomicU32::new(0),
+            unheard: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
             outlier: Outlier::default(),
             idle: Idle::default(),
@@ -134,6 +146,12 @@ impl Upstream {
     pub fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Relaxed);
         InFlight(Arc::clone(self))
+    }
+
+    /// A connection is to wait for its first word.
+    pub fn begin_unheard(self: &Arc<Self>) -> Unheard {
+        self.unheard.fetch_add(1, Relaxed);
+        Unheard(Arc::clone(self))
     }
 }
 
@@ -275,7 +293,7 @@ mod tests {
     use std::net::IpAddr;
 
     use clones::partition::{Affinity, HashOn, Partition};
-    use clones::route::{RouteService, Routes};
+    use clones::route::{Found, RouteService, Routes, tcp_asked};
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
@@ -322,6 +340,12 @@ mod tests {
         at(pool, 1, tried)
     }
 
+    /// For a request.
+    fn asked(pool: &Pool, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
+        let found = Found { service: 0, partition: None };
+        pool.choose(&pool.table().target(found, &tcp_asked(1, CLIENT)), tried)
+    }
+
     fn at(pool: &Pool, port: u16, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
         pool.choose(&pool.table().tcp_target(port, CLIENT, None).unwrap(), tried)
     }
@@ -366,7 +390,7 @@ mod tests {
             meant: clones,
             all: clones,
             prefers: Prefers::Tag(tag.into()),
-            homing: Homing { given_away: 0, at_once: 64 },
+            homing: Homing { given_away: 0, at_once: 64, lasts: false },
         };
         assert!((0..50).all(|_| pool.choose(&to(&all[2].tag), &[]).unwrap().name == "s/2"));
         assert!(all.iter().all(|u| !u.tag.contains("s/") && u.tag.len() == 16));
@@ -391,28 +415,47 @@ mod tests {
     #[test]
     fn a_local_clone_is_chosen_until_it_is_loaded() {
         let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
-        let near = chosen(&pool, &[]).unwrap();
-        assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/near"));
+        let near = asked(&pool, &[]).unwrap();
+        assert!((0..100).all(|_| asked(&pool, &[]).unwrap().name == "s/near"));
         let busy: Vec<_> = (0..ADMISSION.first).map(|_| near.begin()).collect();
-        assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/far"));
+        assert!((0..100).all(|_| asked(&pool, &[]).unwrap().name == "s/far"));
         drop(busy);
-        assert_eq!(chosen(&pool, &[]).unwrap().name, "s/near");
+        assert_eq!(asked(&pool, &[]).unwrap().name, "s/near");
         // It has learned that a clone does one at a time: a second one waits here while the others have nothing to do.
-        pool.table().groups[0].tcp_doors[0].turnstile.learned(2);
+        pool.table().groups[0].doors[0].turnstile.learned(2);
         let _busy = near.begin();
-        assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/far"));
+        assert!((0..100).all(|_| asked(&pool, &[]).unwrap().name == "s/far"));
+    }
+
+    #[test]
+    fn a_connection_stays_here_whatever_a_clone_here_has_until_many_wait_for_its_first_word() {
+        let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
+        let near = chosen(&pool, &[]).unwrap();
+        let far = chosen(&pool, &[Arc::clone(&near)]).unwrap();
+        let all = |name: &str| (0..200).all(|_| chosen(&pool, &[]).unwrap().name == name);
+        let _open: Vec<_> = (0..2 * ADMISSION.first).map(|_| near.begin()).collect();
+        for (clone, ms) in [(&near, 100), (&far, 1)] {
+            clone.count.begin().ended_at(false, Instant::now() + Duration::from_millis(ms));
+        }
+        assert!(all("s/near"), "it has many, and is slower");
+        let mut unheard: Vec<_> = (0..ADMISSION.first).map(|_| near.begin_unheard()).collect();
+        assert!(all("s/far"), "it is overloaded");
+        unheard.pop();
+        assert!(all("s/near"));
+        pool.failed(&near);
+        assert!(all("s/far"), "it fails");
     }
 
     #[test]
     fn who_would_be_served_sooner_elsewhere_goes_there() {
         let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
-        let near = chosen(&pool, &[]).unwrap();
-        let far = chosen(&pool, &[Arc::clone(&near)]).unwrap();
+        let near = asked(&pool, &[]).unwrap();
+        let far = asked(&pool, &[Arc::clone(&near)]).unwrap();
         let took = |clone: &Upstream, ms| {
             let begun = clone.count.begin();
             begun.ended_at(false, Instant::now() + Duration::from_millis(ms));
         };
-        let part = |name: &str| (0..1000).filter(|_| chosen(&pool, &[]).unwrap().name == name).count();
+        let part = |name: &str| (0..1000).filter(|_| asked(&pool, &[]).unwrap().name == name).count();
         took(&near, 100);
         assert_eq!(part("s/far"), 0, "nobody is before it");
         let _busy = near.begin();

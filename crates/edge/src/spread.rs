@@ -24,6 +24,16 @@ pub struct Homing {
     pub given_away: u16,
     /// A clone here that has so many of ours under way is loaded: what one clone does well at once, as this edge has learned.
     pub at_once: u32,
+    /// They are connections, which stay with their clone. One that is elsewhere ends with its own node or that one, so it goes there only
+    /// from a clone that is loaded. How many a clone has does not say so: what does is how many wait for its first word.
+    pub lasts: bool,
+}
+
+impl Homing {
+    fn is_loaded(self, upstream: &Upstream) -> bool {
+        let under_way = if self.lasts { &upstream.unheard } else { &upstream.in_flight };
+        under_way.load(Relaxed) >= self.at_once
+    }
 }
 
 /// Some of a service's clones, those on this node first.
@@ -87,8 +97,8 @@ impl Clones {
         })
     }
 
-    /// Of the local clones; or, if that one is loaded, or the request is to leave, of those anywhere. Who would be served sooner elsewhere
-    /// goes there.
+    /// Of the local clones; or, if that one is loaded, or the request is to leave, of those anywhere. A request that would be served sooner
+    /// elsewhere goes there.
     fn less_loaded(
         &self,
         rng: &mut Rng,
@@ -97,11 +107,11 @@ impl Clones {
     ) -> Option<&Arc<Upstream>> {
         let may_stay = self.local > 0 && rng.below(1000) >= u64::from(homing.given_away);
         let local = if may_stay { of_some(&self.list[..self.local], rng, &may) } else { None };
-        let Some(local) = local.filter(|u| u.in_flight.load(Relaxed) < homing.at_once) else {
+        let Some(local) = local.filter(|u| !homing.is_loaded(u)) else {
             return of_some(&self.list, rng, &may);
         };
         // With nobody before it nothing is sooner.
-        if local.in_flight.load(Relaxed) == 0 || self.local == self.list.len() {
+        if homing.lasts || local.in_flight.load(Relaxed) == 0 || self.local == self.list.len() {
             return Some(local);
         }
         let looks = rng.below(LOOKS_ELSEWHERE) == 0;

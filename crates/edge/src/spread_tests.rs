@@ -140,7 +140,7 @@ impl Model {
         let (clones, given_away) = &self.edges[edge];
         let upstream = match self.policy {
             Policy::Ours => {
-                let homing = Homing { given_away: given_away.now(), at_once: 64 };
+                let homing = Homing { given_away: given_away.now(), at_once: 64, lasts: false };
                 clones.pick(&Prefers::Any, homing, |_| true).expect("there are some")
             }
             Policy::AsReported => {

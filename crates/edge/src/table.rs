@@ -46,7 +46,7 @@ pub(crate) struct Group {
     /// What the manager is told of it.
     count: Arc<GroupCount>,
     /// Of each partition, and of the rest.
-    doors: Vec<Arc<Doorway>>,
+    pub(crate) doors: Vec<Arc<Doorway>>,
     /// The same for what comes by TCP; empty if nothing does.
     pub(crate) tcp_doors: Vec<Arc<Doorway>>,
     /// What of its requests leaves this node though it has clones here.
@@ -209,15 +209,19 @@ impl Table {
 
     /// Where what was found may go.
     pub fn target(&self, found: Found, asked: &Asked<'_>) -> Target<'_> {
-        self.target_of(&self.groups[found.service].doors, found, asked)
+        self.target_of(Front::Http, found, asked)
     }
 
-    fn target_of(&self, doors: &[Arc<Doorway>], found: Found, asked: &Asked<'_>) -> Target<'_> {
+    fn target_of(&self, front: Front, found: Found, asked: &Asked<'_>) -> Target<'_> {
         let group = &self.groups[found.service];
         let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
         let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
-        let doorway = of_part(doors, found);
-        let homing = Homing { given_away: group.given_away.now(), at_once: doorway.turnstile.for_each(meant.len()) };
+        let (doors, lasts) = match front {
+            Front::Http => (&group.doors, false),
+            Front::Tcp => (&group.tcp_doors, true),
+        };
+        let at_once = of_part(doors, found).turnstile.for_each(meant.len());
+        let homing = Homing { given_away: group.given_away.now(), at_once, lasts };
         Target { meant, all: &group.all, prefers, homing }
     }
 
@@ -269,7 +273,7 @@ impl Table {
 
     pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
         let found = self.routes.find_tcp(port, client, sni)?;
-        Some(self.target_of(&self.groups[found.service].tcp_doors, found, &tcp_asked(port, client)))
+        Some(self.target_of(Front::Tcp, found, &tcp_asked(port, client)))
     }
 }
 

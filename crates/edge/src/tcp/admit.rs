@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::demand::Visit;
 use crate::limits::CLONE_WAIT;
+use crate::pool::{Unheard, Upstream};
 use crate::share;
 use crate::table::{Doorway, Place};
 use crate::turnstile::{Full, Permit};
@@ -61,6 +62,8 @@ pub struct Asking {
     permit: Permit,
     /// It has its place still.
     visit: Option<Visit>,
+    /// Where it waits, once that is chosen.
+    at: Option<Unheard>,
     doorway: Arc<Doorway>,
     came: Instant,
     /// How long it may keep its place.
@@ -90,14 +93,19 @@ pub async fn admit(
     };
     let (times, least, most) = HOLDS;
     let holds = Duration::from(doorway.turnstile.base().times(times).clamp(least, most));
-    Ok(Some(Asking { permit, visit: Some(doorway.count.enter()), doorway, came, holds }))
+    Ok(Some(Asking { permit, visit: Some(doorway.count.enter()), at: None, doorway, came, holds }))
 }
 
 impl Asking {
+    /// It is to wait for this one's first word, and for nobody else's.
+    pub fn waits_for(&mut self, clone: &Arc<Upstream>) {
+        self.at = Some(clone.begin_unheard());
+    }
+
     /// It has waited for too long to be in anybody's way.
     pub fn let_go(&mut self) {
         self.permit.let_go();
-        self.visit = None;
+        (self.visit, self.at) = (None, None);
     }
 
     /// The clone has spoken, or ended without a word.

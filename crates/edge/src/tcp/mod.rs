@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::admit::{First, admit};
+use self::admit::{Asking, First, admit};
 use self::heard::Heard;
 use crate::closing::closes;
 use crate::http::upgrade::copy_both;
@@ -225,7 +225,10 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
     let place = door.pool.table().tcp_place(port, peer.ip(), sni);
     let idle = place.as_ref().map_or(IDLE, |place| place.doorway.idle_time(IDLE));
     let reached = match admit(place, &first, &client, peer.ip()).await {
-        Ok(asking) => reach(&door.pool, port, peer.ip(), sni).await.map(|reached| (reached, asking)),
+        Ok(mut asking) => {
+            let reached = reach(&door.pool, port, peer.ip(), sni, asking.as_mut()).await;
+            reached.map(|reached| (reached, asking))
+        }
         // Closed at once, like those over the limit of connections.
         Err(Full) => Err(io::Error::other("there is no room for it")),
     };
@@ -283,12 +286,13 @@ async fn server_name(client: &TcpStream) -> io::Result<Option<String>> {
     tokio::time::timeout(HELLO_TIME, looking).await.map_err(late)?
 }
 
-/// A stream to some clone of the port's service, waiting a little if there is none.
+/// A stream to some clone of the port's service, waiting a little if there is none: one of this node, unless too many wait for that.
 async fn reach(
     pool: &Pool,
     port: u16,
     client: IpAddr,
     sni: Option<&str>,
+    mut asking: Option<&mut Asking>,
 ) -> io::Result<(Stream, Arc<Upstream>, InFlight)> {
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
@@ -301,6 +305,9 @@ async fn reach(
         drop(table);
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
+            if let Some(asking) = &mut asking {
+                asking.waits_for(&upstream);
+            }
             match pool.connect(&upstream).await {
                 Ok(stream) => return Ok((stream, upstream, in_flight)),
                 Err(error) => tracing::debug!(clone = %upstream.name, %error, "clone not reached"),
