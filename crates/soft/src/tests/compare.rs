@@ -153,6 +153,52 @@ fn what_is_written_and_removed_while_it_is_compared_is_as_it_is_everywhere() {
     }
 }
 
+/// What is the same on both sides may be so by an update that only the peer knows. Who had what it did and not the update itself would
+/// differ for good from one that heard of neither, if the peer died.
+#[test]
+fn a_removal_during_a_comparison_is_told_where_nothing_differs() {
+    let mut world = World::of(3, Spec { checkpoint_ms: 0, ..Spec::default() });
+    (1..=3).for_each(|n| world.nodes.get_mut(&n).unwrap().stretch_cells = 8);
+    (0..60).for_each(|n| world.set(1, &format!("k{n}"), "v", End::Never));
+    world.cut_off(3, true);
+    // In one of the last stretches, so that it is compared long after the transfer has begun.
+    let at = |n: u32| Address::first(bytes(&format!("new{n}")));
+    let last = (0..200).max_by_key(|n| at(*n)).unwrap();
+    let key = format!("new{last}");
+    world.set(1, &key, "v", End::Never);
+    world.forget();
+    world.heal();
+    world.cut.extend([(2, 3), (3, 2)]);
+    let mut removed = false;
+    for _ in 0..400 {
+        world.advance(3);
+        world.wake();
+        let has_begun = |node: &Soft| node.spaces[&7].transfer.as_ref().is_some_and(|transfer| transfer.start.is_some());
+        if !removed && has_begun(&world.nodes[&3]) {
+            removed = true;
+            world.ask(1, Action::Remove { keys: vec![bytes(&key)] });
+            world.wake();
+        }
+        // The update comes to others by nothing but the comparison.
+        world.air.retain(|(from, _, frame)| {
+            let lost = [kind::PUSH, kind::CELLS, kind::HAVE];
+            !removed || *from != 1 || !lost.contains(&frame.kind)
+        });
+        let air = std::mem::take(&mut world.air);
+        air.into_iter().for_each(|one| world.arrives(one));
+    }
+    assert!(removed && world.figure(3, "soft.transfers") == 1);
+    world.answers.clear();
+    world.air.clear();
+    world.dies(1);
+    world.cut.clear();
+    world.pass(4_000);
+    world.check();
+    world.are_equal();
+    assert_eq!((world.get(2, &key), world.get(3, &key)), (None, None), "3 knows why it is not there, and says so");
+    assert_eq!((world.figure(2, "soft.mended"), world.figure(3, "soft.mended")), (0, 0));
+}
+
 #[derive(Clone, Debug)]
 enum Does {
     Set(u8),
