@@ -1,5 +1,6 @@
 //! What a node writes now and then, so that it is there again when all nodes have ended at once: the cells that have changed since,
-//! which updates they are the outcome of, and in the last record what was seen by then. Nothing of it is forced: a torn end is an
+//! which updates they are the outcome of, and in the last record what was seen by then. It is appended in parts, a turn's work each, as others wait for the node's
+//! thread meanwhile; what changes again after its part is in a later one, and the last one is whole. Nothing of it is forced: a torn end is an
 //! older checkpoint, and a node that comes back with less than the others have forgotten is sent all (`repair.rs`).
 //!
 //! ```text
@@ -7,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use base::{GroupId, Note, Now, Parts, Span, Ticket, Time};
 use bytes::Bytes;
@@ -14,9 +16,11 @@ use class::Class as _;
 use prost::Message;
 
 use crate::catchup::Held;
+use crate::cell::Cell;
 use crate::context::{Context, Range};
 use crate::dot::Dot;
 use crate::limits::*;
+use crate::map::Map;
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Commit, Kept, Whole, context, ranges};
 use crate::{Output, Soft};
@@ -34,6 +38,17 @@ pub struct Keeper {
     /// Since the last one of everything.
     appended: u64,
     last: Ticket,
+    /// One is being appended, a part in each turn.
+    part: Option<Part>,
+}
+
+/// How far a checkpoint of what has changed is. It is whole when nothing has changed that is not written.
+struct Part {
+    /// When it began.
+    since: Time,
+    /// Updates of which is written what they led to, or was before this checkpoint.
+    told: Context,
+    turns: u32,
 }
 
 pub fn group(space: u32) -> GroupId {
@@ -50,6 +65,7 @@ impl Keeper {
             logged: None,
             appended: 0,
             last: Ticket(0),
+            part: None,
         }
     }
 
@@ -64,7 +80,7 @@ impl Keeper {
     }
 
     pub fn set_every(&mut self, every: Span) {
-        self.next_at = Time(self.next_at.0 - self.every.0) + every;
+        self.next_at = Time(self.next_at.0.saturating_sub(self.every.0)) + every;
         self.every = every;
     }
 
@@ -85,75 +101,171 @@ impl Keeper {
         if self.under_way.is_some() || now.mono < self.next_at {
             return;
         }
+        if self.part.is_some() {
+            return self.append(now, id, space, out);
+        }
         self.next_at = now.mono + self.every;
         if self.logged.as_ref() == Some(&space.context) {
             return;
         }
+        match &self.logged {
+            Some(logged) if self.appended < 2 * space.bytes() + SAVE_BYTES_MIN => {
+                self.part = Some(Part { since: now.mono, told: logged.clone(), turns: 0 });
+                self.append(now, id, space, out);
+            }
+            _ => self.save(now, id, space, out),
+        }
+    }
+
+    /// Appends a part of what has changed. What changes again is written again: the last part is of one moment.
+    fn append(&mut self, now: Now, id: u32, space: &mut Space, out: &mut Vec<Output>) {
+        let Some(part) = &mut self.part else { return };
+        let mut room = Room::new(part.turns / KEEP_TURNS);
+        part.turns += 1;
+        let mut covers: BTreeMap<Address, Vec<Range>> = BTreeMap::new();
+        for Range { life, first, last } in space.context.minus(&part.told) {
+            let mut done = last;
+            for (dot, at) in space.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
+                done = dot.seq;
+                note(&mut covers, *dot, at);
+                if !room.takes(space, at) {
+                    break;
+                }
+                done = last;
+            }
+            part.told.insert_range(Range { life, first, last: done });
+            if room.is_full() {
+                break;
+            }
+        }
+        covers.keys().for_each(|at| _ = space.changed.remove(at));
+        while !room.is_full()
+            && let Some(at) = space.changed.pop_first()
+        {
+            room.takes(space, &at);
+            covers.entry(at).or_default();
+        }
+        let is_whole = space.changed.is_empty() && space.context.is_within(&part.told);
+        let cells = covers.into_iter().map(|(at, covers)| {
+            let cell = space.cells.get(&at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
+            Whole { at: At::from(&at), cell, covers: ranges(covers) }
+        });
+        let records: Vec<Bytes> = records(cells, is_whole.then(|| commit(now, space))).collect();
         self.last = Ticket(self.last.0 + 1);
-        let (group, ticket) = (group(id), self.last);
-        let commit = Commit {
-            context: ranges(space.context.ranges()),
-            floor: ranges(space.floor.ranges()),
-            wall_ms: now.wall_ms,
+        self.appended += records.iter().map(|record| record.len() as u64).sum::<u64>();
+        self.next_at = match is_whole {
+            true => (part.since + self.every).max(now.mono + KEEP_AGAIN),
+            false => now.mono + KEEP_AGAIN,
         };
-        let before = self.logged.replace(space.context.clone());
-        self.under_way = Some((ticket, space.context.clone()));
+        if is_whole {
+            self.part = None;
+            self.logged = Some(space.context.clone());
+            self.under_way = Some((self.last, space.context.clone()));
+        }
+        let records = records.into_iter().map(Into::into).collect();
+        out.push(Output::Append { group: group(id), records, ticket: self.last, force: false });
+    }
+
+    /// Writes everything anew, as it is now. It is made on another thread, of a copy that shares all that does not change meanwhile.
+    fn save(&mut self, now: Now, id: u32, space: &mut Space, out: &mut Vec<Output>) {
+        self.last = Ticket(self.last.0 + 1);
+        (self.logged, self.appended) = (Some(space.context.clone()), 0);
+        self.under_way = Some((self.last, space.context.clone()));
         let changed = std::mem::take(&mut space.changed);
-        match before.filter(|_| self.appended < 2 * space.bytes() + SAVE_BYTES_MIN) {
-            Some(before) => {
-                let new = space.context.minus(&before);
-                let mut covers: BTreeMap<Address, Vec<Range>> =
-                    changed.into_iter().map(|at| (at, Vec::new())).collect();
-                note(space, &new, &mut covers);
-                let cells = covers.into_iter().map(|(at, covers)| {
-                    let cell = space.cells.get(&at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
-                    Whole { at: At::from(&at), cell, covers: ranges(covers) }
-                });
-                let records: Vec<Bytes> = records(cells, commit).collect();
-                self.appended += records.iter().map(|record| record.len() as u64).sum::<u64>();
-                let records = records.into_iter().map(Into::into).collect();
-                out.push(Output::Append { group, records, ticket, force: false });
+        let (cells, index, floor, mono) = (space.cells.clone(), space.index.clone(), space.floor.clone(), now.mono);
+        let commit = commit(now, space);
+        let whole = |at: &Address, cell, covers| Whole { at: At::from(at), cell, covers };
+        let made = move || {
+            // To be forgotten here, as that takes a while.
+            drop(changed);
+            let mut covers: BTreeMap<Address, Vec<Range>> = BTreeMap::new();
+            index.iter().filter(|(dot, _)| !floor.contains(**dot)).for_each(|(dot, at)| note(&mut covers, *dot, at));
+            // What was the outcome of which is told before: of an address what comes last counts.
+            let gone = covers.into_iter().map(move |(at, covers)| whole(&at, ACell::default(), ranges(covers)));
+            let all = Every { cells, after: None, mono };
+            records(gone.chain(all), Some(commit))
+        };
+        let mut made = Some(made);
+        let mut of: Option<Box<dyn Iterator<Item = Bytes> + Send>> = None;
+        let parts = std::iter::from_fn(move || {
+            if let Some(made) = made.take() {
+                of = Some(Box::new(made()));
             }
-            None => {
-                let mut covers: BTreeMap<Address, Vec<Range>> =
-                    space.cells.keys().map(|at| (at.clone(), Vec::new())).collect();
-                let all: Vec<Range> = space.context.minus(&space.floor);
-                note(space, &all, &mut covers);
-                let cells = space.cells.clone();
-                let mono = now.mono;
-                let wholes = covers.into_iter().map(move |(at, covers)| {
-                    let cell = cells.get(&at).map(|cell| ACell::of(cell, mono)).unwrap_or_default();
-                    Whole { at: At::from(&at), cell, covers: ranges(covers) }
-                });
-                self.appended = 0;
-                out.push(Output::Save { group, parts: Parts(Box::new(records(wholes, commit))), ticket });
-            }
-        }
+            of.as_mut()?.next()
+        });
+        out.push(Output::Save { group: group(id), parts: Parts(Box::new(parts)), ticket: self.last });
     }
 }
 
-/// Which updates of these the index leads to which address.
-fn note(space: &Space, of: &[Range], covers: &mut BTreeMap<Address, Vec<Range>>) {
-    for Range { life, first, last } in of.iter().copied() {
-        for (dot, at) in space.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
-            let covers = covers.entry(at.clone()).or_default();
-            match covers.last_mut() {
-                Some(range) if range.life == dot.life && range.last + 1 == dot.seq => range.last = dot.seq,
-                _ => covers.push(Range::from(*dot)),
-            }
-        }
+/// What one turn takes.
+struct Room {
+    cells: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn new(doubled: u32) -> Self {
+        let times = 1 << doubled.min(16);
+        Self { cells: KEEP_CELLS * times, bytes: KEEP_BYTES * times }
+    }
+
+    /// False if this is the last one.
+    fn takes(&mut self, space: &Space, at: &Address) -> bool {
+        let values = |cell: &Cell| cell.siblings.iter().filter_map(|s| s.value.as_ref()).map(Bytes::len).sum();
+        let bytes: usize = space.cells.get(at).map_or(0, values);
+        self.cells = self.cells.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes + at.key.len() + at.element.len());
+        !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.cells == 0 || self.bytes == 0
     }
 }
 
-/// Cells, a frame's worth in each record; the last one says that they are all.
-fn records(cells: impl Iterator<Item = Whole>, commit: Commit) -> impl Iterator<Item = Bytes> {
-    let (mut cells, mut commit) = (cells, Some(commit));
+/// All cells of a copy, in order.
+struct Every {
+    cells: Map<Address, Cell>,
+    after: Option<Address>,
+    mono: Time,
+}
+
+impl Iterator for Every {
+    type Item = Whole;
+
+    fn next(&mut self) -> Option<Whole> {
+        let behind = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (at, cell) = self.cells.range((behind, Bound::Unbounded)).next()?;
+        let whole = Whole { at: At::from(at), cell: ACell::of(cell, self.mono), covers: Vec::new() };
+        self.after = Some(at.clone());
+        Some(whole)
+    }
+}
+
+fn commit(now: Now, space: &Space) -> Commit {
+    Commit { context: ranges(space.context.ranges()), floor: ranges(space.floor.ranges()), wall_ms: now.wall_ms }
+}
+
+/// The index leads from this update to that address.
+fn note(covers: &mut BTreeMap<Address, Vec<Range>>, dot: Dot, at: &Address) {
+    let covers = covers.entry(at.clone()).or_default();
+    match covers.last_mut() {
+        Some(range) if range.life == dot.life && range.last + 1 == dot.seq => range.last = dot.seq,
+        _ => covers.push(Range::from(dot)),
+    }
+}
+
+/// Cells, a frame's worth in each record; the last one says that they are all, if they are.
+fn records(cells: impl Iterator<Item = Whole>, commit: Option<Commit>) -> impl Iterator<Item = Bytes> {
+    let (mut cells, mut commit, mut is_over) = (cells, commit, false);
     std::iter::from_fn(move || {
-        commit.as_ref()?;
+        if is_over {
+            return None;
+        }
         let (mut record, mut bytes) = (Kept::default(), 0);
         while bytes < FRAME_BYTES {
             let Some(whole) = cells.next() else {
-                record.commit = commit.take();
+                (record.commit, is_over) = (commit.take(), true);
                 break;
             };
             bytes += whole.encoded_len();

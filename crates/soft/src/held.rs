@@ -88,6 +88,9 @@ impl Holds {
 impl Soft {
     /// Says again what was taken away from those that live, and takes away what lives held that are over.
     pub(crate) fn tend_held(&mut self, now: Now) {
+        if self.spaces.values().all(|held| held.space.held.is_empty() && held.space.lost.is_empty()) {
+            return;
+        }
         let fresh = self.born.is_none_or(|born| now.mono.since(born) < FRESH_AFTER);
         let live: Vec<NodeId> = self.live().collect();
         let (me, says) = (self.life, self.gossip_at <= now.mono);

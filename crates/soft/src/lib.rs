@@ -7,6 +7,7 @@
 //! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
 //! - `pass.rs`: what is asked of a node that catches up, or knows too little, another one answers; `words.rs`: as bytes.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
+//! - `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -22,6 +23,7 @@ mod held;
 pub mod limits;
 mod list;
 mod machine;
+mod map;
 mod mend;
 mod op;
 mod pass;
@@ -31,6 +33,7 @@ mod sketch;
 mod space;
 mod spec;
 mod stale;
+mod sweep;
 mod watch;
 mod wire;
 mod words;
@@ -57,6 +60,7 @@ use dot::Life;
 use held::Holds;
 use machine::{Peer, Wait};
 use pass::Passes;
+use sweep::Sweeps;
 pub use watch::NO_CURSOR;
 use watch::Watcher;
 
@@ -106,6 +110,8 @@ pub struct Soft {
     holds: Holds,
     /// What other nodes do for this one, and this one for others.
     passes: Passes,
+    /// Removals of much that are under way.
+    sweeps: Sweeps,
     /// Calls of others since the start.
     served: u32,
     /// Peers that are to be told what has come of a life of theirs, in which namespace.
@@ -114,6 +120,7 @@ pub struct Soft {
     round: Vec<NodeId>,
     gossip_at: Time,
     collect_at: Time,
+    prune_at: Time,
     /// Something is to be sent at the end of this turn.
     is_due: bool,
     /// Cells of a stretch that is compared at once.
@@ -271,11 +278,13 @@ impl Soft {
             watchers: BTreeMap::new(),
             holds: Holds::default(),
             passes: Passes::default(),
+            sweeps: Sweeps::default(),
             served: 0,
             owes: BTreeSet::new(),
             round: Vec::new(),
             gossip_at: Time::ZERO,
             collect_at: Time::ZERO,
+            prune_at: Time::ZERO,
             is_due: false,
             stretch_cells: limits::STRETCH_CELLS,
             seen: Seen::default(),

@@ -55,8 +55,17 @@ pub const PASS_WITHIN: Span = Span::secs(60);
 pub const SETTLE_EVERY: Span = Span::millis(50);
 /// How often it is looked what all members have, so that the index forgets it.
 pub const COLLECT_EVERY: Span = Span::secs(1);
+/// Cells, and their bytes, that a checkpoint appends in one turn: a millisecond of work. The next ones have their turn after so long.
+pub const KEEP_CELLS: usize = 256;
+pub const KEEP_BYTES: usize = 1 << 20;
+pub const KEEP_AGAIN: Span = Span::millis(3);
+/// So many turns it may take before it takes twice as much in each: then more changes meanwhile than is written.
+pub const KEEP_TURNS: u32 = 1_000;
 /// So much is appended at least before everything is written anew, bytes.
 pub const SAVE_BYTES_MIN: u64 = 1 << 20;
+/// Updates that the index is rid of in one turn: a millisecond of work. What is left has its turn after so long.
+pub const PRUNE_MAX: usize = 1 << 10;
+pub const PRUNE_AGAIN: Span = Span::millis(2);
 /// A dead member counts for collection so long. One that comes back later compares whole states.
 pub const DEAD_COUNTS: Span = Span::secs(600);
 /// Entries of the index, above which members that are dead are waited for no longer.
@@ -65,6 +74,13 @@ pub const INDEX_MAX: usize = 1 << 20;
 pub const INDEX_KEPT_MAX: u64 = 64 << 20;
 /// A key whose end has come is looked at again after so long, if another node is to remove it.
 pub const END_AGAIN: Span = Span::secs(1);
+/// Elements that a large removal takes away in one turn: a millisecond of work. The next ones have their turn after so long.
+pub const SWEEP_CELLS: usize = 256;
+pub const SWEEP_AGAIN: Span = Span::millis(2);
+/// While much is under way to peers it waits for them, so long at most.
+pub const SWEEP_WAITS: Span = Span::millis(200);
+/// Large removals at once.
+pub const SWEEPS_MAX: usize = 64;
 /// A stamp further ahead of this node's wall clock does not move its own clock, milliseconds.
 pub const AHEAD_MS_MAX: u64 = 1_000;
 /// Longest time to a key's end: a hundred years.

@@ -15,6 +15,7 @@ use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
 use crate::stale::Said;
+use crate::sweep::Of;
 use crate::wire::{Ack, Delta, Push, pairs};
 use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, STALE_LEVEL, Soft};
 
@@ -55,6 +56,13 @@ pub struct Peer {
     /// Pushed and not acknowledged: namespace, updates, bytes.
     under_way: VecDeque<(u32, Range, usize)>,
     under_way_bytes: usize,
+}
+
+impl Peer {
+    /// Half of what may be.
+    pub fn has_much_under_way(&self) -> bool {
+        self.under_way_bytes >= WINDOW_BYTES / 2
+    }
 }
 
 /// What a peer has told of one namespace.
@@ -102,8 +110,10 @@ impl Soft {
             Input::Packs(_) | Input::Pack { .. } | Input::DiskRoom { .. } => (),
         }
         self.end_keys(now);
+        self.tend_sweeps(now, out);
         self.tend_held(now);
         self.gossip(now, out);
+        self.prune(now);
         self.catch_up(now, out);
         self.end_waits(now, out);
         self.end_passes(now, out);
@@ -127,9 +137,11 @@ impl Soft {
         // What has ended in a turn that something else began is seen to by that turn.
         ends.chain(self.watchers_wake_at())
             .chain(self.passes.wake_at())
+            .chain(self.sweeps.wake_at())
             .chain(catches_up)
             .chain(waits)
             .chain(keeps)
+            .chain(self.spaces.values().any(|held| held.space.is_forgetting()).then_some(self.prune_at))
             .chain([self.gossip_at])
             .min()
     }
@@ -196,6 +208,7 @@ impl Soft {
         }
         self.deadlines.retain(|(_, id, _)| ids.contains(id));
         self.holds.retain(&ids);
+        self.sweeps.retain(&ids, out);
         for peer in self.peers.values_mut() {
             peer.told.retain(|id, _| ids.contains(id));
             peer.said.retain(|id, _| ids.contains(id));
@@ -301,6 +314,18 @@ impl Soft {
             let why = format!("{WAITS_MAX} updates wait for other nodes already");
             return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
         }
+        let large = match &op.action {
+            Action::Clear => Some((Of::All, Reply::Done)),
+            Action::Remove { keys } if held.space.are_large(keys) => {
+                let all: BTreeSet<Bytes> = keys.iter().cloned().collect();
+                let there = all.iter().filter(|key| held.space.is_there(now.mono, key)).count();
+                Some((Of::Keys(all.into_iter().collect()), Reply::Int(there as i64)))
+            }
+            _ => None,
+        };
+        if let Some((of, reply)) = large {
+            return self.sweep(id, asked, of, reply, out);
+        }
         let before = held.space.seq();
         let reply = match op.action {
             Action::Hold { kind, key, pairs, holder } => {
@@ -313,10 +338,27 @@ impl Soft {
             action => held.space.run(now, action),
         };
         let last = held.space.seq();
-        let (wants_two, bytes) = (held.spec.copies > 1, held.space.out_bytes);
         self.seen.updates += last - before;
         self.is_due |= last > before;
-        if bytes >= FRAME_BYTES {
+        let reply = match age {
+            Some(age) => Reply::Aged { age, of: Box::new(reply) },
+            None => reply,
+        };
+        self.answer_write(id, asked, (before, last), reply, out);
+    }
+
+    /// Answers when another node has what was made behind the one update and up to the other, if it is to have it.
+    pub(crate) fn answer_write(
+        &mut self,
+        id: u32,
+        asked: Asked,
+        (before, last): (u64, u64),
+        reply: Reply,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(held) = self.spaces.get(&id) else { return };
+        let wants_two = held.spec.copies > 1;
+        if held.space.out_bytes >= FRAME_BYTES {
             self.push(id, out);
         }
         let is_alone = self.live().next().is_none();
@@ -326,10 +368,6 @@ impl Soft {
             return;
         }
         self.seen.alone += u64::from(last > before && wants_two);
-        let reply = match age {
-            Some(age) => Reply::Aged { age, of: Box::new(reply) },
-            None => reply,
-        };
         out.push(Output::Answer { id: asked.id, answer: Outcome::Done(reply) });
     }
 
@@ -361,14 +399,23 @@ impl Soft {
     /// Removes keys whose end has come. The node that gave the end does it, or if that is dead the first of the others: an
     /// ordinary removal, so that what was added without having seen the end stays. Until then nobody shows the key.
     fn end_keys(&mut self, now: Now) {
+        if !self.spaces.values().any(|held| held.space.next_end().is_some_and(|at| at <= now.mono)) {
+            return;
+        }
         let me = self.life.node;
         let mut due = false;
         let live: Vec<NodeId> = self.live().collect();
-        for held in self.spaces.values_mut().filter(|held| held.space.next_end().is_some_and(|at| at <= now.mono)) {
+        let is_due = |held: &Held| held.space.next_end().is_some_and(|at| at <= now.mono);
+        for (id, held) in self.spaces.iter_mut().filter(|(_, held)| is_due(held)) {
             for key in held.space.ended(now.mono) {
                 let Some((_, by)) = held.space.end_of(&key) else { continue };
                 let is_mine = by == me || !live.contains(&by) && live.iter().all(|other| me < *other);
-                if is_mine && held.is_settled() {
+                if is_mine && held.is_settled() && held.space.are_large(std::slice::from_ref(&key)) {
+                    match self.sweeps.has_room() {
+                        true => self.sweeps.begin(&held.space, *id, Of::Ended(key), None),
+                        false => held.space.look_again(now.mono + END_AGAIN, key),
+                    }
+                } else if is_mine && held.is_settled() {
                     held.space.remove_ended(now, &key);
                     due = true;
                 } else {

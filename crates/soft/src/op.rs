@@ -159,8 +159,10 @@ pub enum Why {
     Remote,
     /// It was found by comparison with another node.
     Repair,
-    /// Its time was over, or that of who held it.
+    /// Its time was over.
     Ended,
+    /// Who held it does so no more.
+    Released,
 }
 
 impl Why {
@@ -169,7 +171,7 @@ impl Why {
             Why::Local => "local",
             Why::Remote => "remote",
             Why::Repair => "repair",
-            Why::Ended => "ended",
+            Why::Ended | Why::Released => "ended",
         }
     }
 }
@@ -199,6 +201,8 @@ pub enum Action {
     List { key: Bytes, what: List },
     /// Takes whole keys away. Answer: `Int`, how many were there.
     Remove { keys: Vec<Bytes> },
+    /// Takes all away. Answer: `Done`.
+    Clear,
     /// Answer: `Int`, how many are there.
     Exists { keys: Vec<Bytes> },
     /// Gives a key another end. Answer: `Int`, 1 if it was there (and had an end, if that is taken away).
@@ -252,6 +256,7 @@ impl Action {
             | Action::Hold { .. }
             | Action::LetGo { .. }
             | Action::Remove { .. }
+            | Action::Clear
             | Action::Load { .. }
             | Action::End { .. } => true,
             Action::Read { .. }
@@ -293,7 +298,7 @@ impl Action {
             }
             Action::List { key, what } => (vec![key], what.values()),
             Action::Watch(watch) => (vec![&watch.prefix], Vec::new()),
-            Action::Count | Action::Scan { .. } | Action::LetGo { .. } => (Vec::new(), Vec::new()),
+            Action::Clear | Action::Count | Action::Scan { .. } | Action::LetGo { .. } => (Vec::new(), Vec::new()),
         }
     }
 }

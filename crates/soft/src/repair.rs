@@ -355,6 +355,17 @@ impl Soft {
 
     // Collecting.
 
+    /// Rids the index of what is forgotten, a little in each turn.
+    pub(crate) fn prune(&mut self, now: Now) {
+        if self.prune_at > now.mono {
+            return;
+        }
+        for held in self.spaces.values_mut().filter(|held| held.space.is_forgetting()) {
+            held.space.prune();
+            self.prune_at = now.mono + PRUNE_AGAIN;
+        }
+    }
+
     /// What all members have seen, and have in their checkpoints, is forgotten by the index. Those that are dead count for a while.
     /// Where the index is large nobody's disk is waited for.
     fn collect(&mut self, now: Now) {

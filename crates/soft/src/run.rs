@@ -35,9 +35,8 @@ impl Space {
             Action::Take { kind, key, elements } => self.take_all(now, kind, key, elements),
             Action::Add { kind, key, element, by } => self.add(now, Address::new(key, kind, element), by),
             Action::Remove { keys } => {
-                let there = |key: &Bytes| self.has(key) && !self.has_ended(key, now.mono);
                 let all: BTreeSet<Bytes> = keys.into_iter().collect();
-                let counted = all.iter().filter(|key| there(key)).count();
+                let counted = all.iter().filter(|key| self.is_there(now.mono, key)).count();
                 all.iter().for_each(|key| self.remove(now, key));
                 Reply::Int(counted as i64)
             }
@@ -58,12 +57,13 @@ impl Space {
                 false => Reply::NoRoom,
             },
             Action::Watch(_) => unreachable!("the machine answers it, as it may have to wait"),
+            Action::Clear => unreachable!("the machine does it, in parts"),
             Action::Hold { .. } | Action::LetGo { .. } => unreachable!("the machine knows who holds what"),
         }
     }
 
     /// Does a reader see this key?
-    fn is_there(&self, now: Time, key: &Bytes) -> bool {
+    pub(crate) fn is_there(&self, now: Time, key: &Bytes) -> bool {
         self.has(key) && !self.has_ended(key, now)
     }
 
@@ -189,7 +189,9 @@ impl Space {
         let mut from = Address::from_hash(cursor);
         let (mut looked, count) = (0, count.clamp(1, SCAN_COUNT_MAX));
         let mut last = None;
-        while let Some((at, _)) = self.cells.range(&from..).next() {
+        loop {
+            let next = self.cells.range(&from..).next();
+            let Some((at, _)) = next else { break };
             // Keys of one hash come together.
             if looked >= count && last != Some(at.hash()) {
                 return Reply::Page { cursor: at.hash(), keys };

@@ -14,6 +14,7 @@ use crate::cell::{Cell, Known, Sibling};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life, Stamp};
 use crate::limits::*;
+use crate::map::Map;
 use crate::mend::{self, State};
 use crate::op::{Kind, Why};
 use crate::wire::{ACell, At, Delta, dot, dots_of};
@@ -62,14 +63,16 @@ pub struct Space {
     life: Life,
     /// The last number that was given.
     seq: u64,
-    pub(crate) cells: BTreeMap<Address, Cell>,
+    pub(crate) cells: Map<Address, Cell>,
     /// Invariant: has the dots of all cells.
     pub(crate) context: Context,
     /// The context as it was at the last tick: what came since is on its way to others, too.
     pub(crate) tick: Context,
     pub(crate) floor: Context,
     /// Invariant: has each dot of the context that is not in the floor.
-    pub(crate) index: BTreeMap<Dot, Address>,
+    pub(crate) index: Map<Dot, Address>,
+    /// Of the floor: what the index is still to be rid of.
+    forgotten: Vec<Range>,
     /// Addresses that changed since the last checkpoint, while such are written.
     pub(crate) changed: BTreeSet<Address>,
     pub(crate) is_kept: bool,
@@ -80,6 +83,8 @@ pub struct Space {
     stamp: Stamp,
     /// Grows with each change of a cell or of what is seen.
     pub(crate) moves: u64,
+    /// Cells that know of what was not seen yet.
+    unsettled: BTreeSet<Address>,
     /// Keys that have something.
     keys: u64,
     bytes: u64,
@@ -91,8 +96,9 @@ pub struct Space {
     sweeps: bool,
     /// Updates above the floor that came by comparison with another node, for those who are told why something has changed.
     fetched: Context,
-    /// ... that took away what was over.
+    /// ... that took away what was over; of these, what was held.
     over: Context,
+    released: Context,
     /// Writes that met others which they had not seen, since this was taken.
     pub(crate) conflicts: u64,
     /// Made here and not sent yet, and about how many bytes.
@@ -105,17 +111,19 @@ impl Space {
         Self {
             life,
             seq: 0,
-            cells: BTreeMap::new(),
+            cells: Map::default(),
             context: Context::default(),
             tick: Context::default(),
             floor: Context::default(),
-            index: BTreeMap::new(),
+            index: Map::default(),
+            forgotten: Vec::new(),
             changed: BTreeSet::new(),
             is_kept: false,
             state: State::default(),
             ends: BTreeSet::new(),
             stamp: Stamp::default(),
             moves: 0,
+            unsettled: BTreeSet::new(),
             keys: 0,
             bytes: 0,
             held: BTreeMap::new(),
@@ -123,6 +131,7 @@ impl Space {
             sweeps: false,
             fetched: Context::default(),
             over: Context::default(),
+            released: Context::default(),
             conflicts: 0,
             out: Vec::new(),
             out_bytes: 0,
@@ -179,7 +188,7 @@ impl Space {
         if self.is_kept && !self.changed.contains(at) {
             self.changed.insert(at.clone());
         }
-        let cell = self.cells.entry(at.clone()).or_default();
+        let cell = self.cells.get_or_insert_with(at, Cell::default);
         let before = (cost(cell), cell.is_there());
         let rivals = |cell: &Cell| cell.siblings.iter().filter(|s| s.value.is_some() && !s.held).count() as u64;
         let met = rivals(cell);
@@ -195,6 +204,14 @@ impl Space {
             self.ends.insert((ends, at.key.clone()));
         }
         self.state.moves(at, hashed, mend::hash(at, cell));
+        // The first sibling of a cell is mostly the only one: room for more is given back.
+        if cell.siblings.capacity() > cell.siblings.len() + 1 {
+            cell.siblings.shrink_to_fit();
+        }
+        match cell.gone.is_empty() {
+            true => _ = self.unsettled.remove(at),
+            false => _ = self.unsettled.insert(at.clone()),
+        }
         if held != holds {
             for life in held.iter().filter(|life| !holds.contains(life)) {
                 if let Some(all) = self.held.get_mut(life) {
@@ -294,6 +311,7 @@ impl Space {
         });
         self.made(now, dot, at, &Cell::default(), gone.as_slice());
         self.over.insert(dot);
+        self.released.insert(dot);
         if let Some(made) = self.out.last_mut() {
             (made.sweeps, made.ends) = (sweeps, true);
         }
@@ -337,12 +355,19 @@ impl Space {
 
     /// Removes all that a key has whose end has come.
     pub(crate) fn remove_ended(&mut self, now: Now, key: &Bytes) {
+        let there: Vec<Address> =
+            self.cells_of(key).filter(|(_, cell)| cell.is_there()).map(|(at, _)| at.clone()).collect();
+        self.remove_cells(now, &there, true);
+    }
+
+    /// Removes these; `is_over`: as their time has come.
+    pub(crate) fn remove_cells(&mut self, now: Now, all: &[Address], is_over: bool) {
         let (before, made) = (self.seq, self.out.len());
-        self.remove(now, key);
-        if before < self.seq {
+        all.iter().for_each(|at| self.put(now, at, None));
+        if is_over && before < self.seq {
             self.over.insert_range(Range { life: self.life, first: before + 1, last: self.seq });
+            self.out[made..].iter_mut().for_each(|delta| delta.ends = true);
         }
-        self.out[made..].iter_mut().for_each(|delta| delta.ends = true);
     }
 
     #[cfg(test)]
@@ -353,6 +378,7 @@ impl Space {
     /// Why an update came to be here.
     pub(crate) fn why(&self, of: Dot) -> Why {
         match of {
+            of if self.released.contains(of) => Why::Released,
             of if self.over.contains(of) => Why::Ended,
             of if of.life == self.life => Why::Local,
             of if self.fetched.contains(of) => Why::Repair,
@@ -380,6 +406,10 @@ impl Space {
         self.sweeps = delta.sweeps;
         if delta.ends {
             self.over.insert(of);
+            let is_held = |s: &Sibling| s.held && supersedes.contains(&s.dot);
+            if self.cells.get(&at).is_some_and(|cell| cell.siblings.iter().any(is_held)) {
+                self.released.insert(of);
+            }
         }
         self.change(&at, |cell, seen| {
             cell.join(&part, seen, Known::Push { dot: of, supersedes: &supersedes });
@@ -443,21 +473,40 @@ impl Space {
         self.moves += 1;
         self.context.join(start);
         self.forget(start);
-        let settled: Vec<Address> =
-            self.cells.iter().filter(|(_, cell)| !cell.gone.is_empty()).map(|(at, _)| at.clone()).collect();
-        settled.iter().for_each(|at| self.change(at, |cell, seen| cell.settle(seen)));
+        let unsettled = self.unsettled.clone();
+        unsettled.iter().for_each(|at| self.change(at, |cell, seen| cell.settle(seen)));
     }
 
-    /// The index knows nothing of these any more.
+    /// Of these nothing is known any more by the index, which is rid of them little by little ([`Space::prune`]).
     pub fn forget(&mut self, stable: &Context) {
-        for Range { life, first, last } in stable.minus(&self.floor) {
-            let (from, to) = (Dot { life, seq: first }, Dot { life, seq: last });
-            let old: Vec<Dot> = self.index.range(from..=to).map(|(dot, _)| *dot).collect();
-            old.iter().for_each(|dot| drop(self.index.remove(dot)));
-            self.fetched.remove_range(Range { life, first, last });
-            self.over.remove_range(Range { life, first, last });
+        for range in stable.minus(&self.floor) {
+            self.fetched.remove_range(range);
+            self.over.remove_range(range);
+            self.released.remove_range(range);
+            self.forgotten.push(range);
         }
         self.floor.join(stable);
+    }
+
+    /// There is something left to do for that.
+    pub fn is_forgetting(&self) -> bool {
+        !self.forgotten.is_empty()
+    }
+
+    /// Takes what is forgotten out of the index: a turn's work.
+    pub fn prune(&mut self) {
+        let mut left = PRUNE_MAX;
+        while left > 0
+            && let Some(Range { life, first, last }) = self.forgotten.pop()
+        {
+            let of = Dot { life, seq: first }..=Dot { life, seq: last };
+            let old: Vec<Dot> = self.index.range(of).take(left).map(|(dot, _)| *dot).collect();
+            old.iter().for_each(|dot| drop(self.index.remove(dot)));
+            if let Some(done) = old.last().filter(|done| old.len() == left && done.seq < last) {
+                self.forgotten.push(Range { life, first: done.seq + 1, last });
+            }
+            left -= old.len();
+        }
     }
 
     /// Nothing was there, and now there is what a checkpoint has.
@@ -475,7 +524,7 @@ impl Space {
         }
         for (at, Range { life, first, last }) in index {
             let dots = (first..=last).map(|seq| Dot { life, seq }).filter(|dot| !floor.contains(*dot));
-            self.index.extend(dots.map(|dot| (dot, at.clone())));
+            dots.for_each(|dot| self.index.insert(dot, at.clone()));
         }
         (self.tick, self.context, self.floor) = (context.clone(), context, floor);
         self.changed.clear();

@@ -2,7 +2,7 @@
 //!
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
-//! - `pass.rs`: what another node does. `compare.rs`: whole states are compared.
+//! - `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ mod repair;
 mod stale;
 mod stories;
 mod strangers;
+mod sweep;
 mod watch;
 
 const FLOOR: &str = "floor";
@@ -301,7 +302,8 @@ impl World {
         for n in others {
             assert_eq!(self.space(n).context, self.space(first).context, "{n} has seen what {first} has");
             let plain = |n: u64| -> BTreeMap<Address, cell::Cell> {
-                let mut cells = self.space(n).cells.clone();
+                let mut cells: BTreeMap<_, _> =
+                    self.space(n).cells.iter().map(|(at, cell)| (at.clone(), cell.clone())).collect();
                 cells.values_mut().flat_map(|cell| &mut cell.siblings).for_each(|s| s.ends = None);
                 cells
             };

@@ -200,7 +200,9 @@ impl AnAction {
             }
             Action::Whole { key } => of(what::WHOLE, key),
             Action::List { key, what } => Self::list(key, what),
-            Action::Hold { .. } | Action::LetGo { .. } | Action::Watch(_) | Action::Load { .. } => return None,
+            Action::Clear | Action::Hold { .. } | Action::LetGo { .. } | Action::Watch(_) | Action::Load { .. } => {
+                return None;
+            }
         })
     }
 

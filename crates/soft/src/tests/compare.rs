@@ -173,7 +173,8 @@ fn a_removal_during_a_comparison_is_told_where_nothing_differs() {
     for _ in 0..400 {
         world.advance(3);
         world.wake();
-        let has_begun = |node: &Soft| node.spaces[&7].transfer.as_ref().is_some_and(|transfer| transfer.start.is_some());
+        let has_begun =
+            |node: &Soft| node.spaces[&7].transfer.as_ref().is_some_and(|transfer| transfer.start.is_some());
         if !removed && has_begun(&world.nodes[&3]) {
             removed = true;
             world.ask(1, Action::Remove { keys: vec![bytes(&key)] });

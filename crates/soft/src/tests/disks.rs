@@ -76,3 +76,34 @@ fn a_removal_is_remembered_until_all_have_it_in_their_checkpoints() {
     world.pass(15_000);
     assert!((1..=3).all(|n| world.space(n).index.is_empty()));
 }
+
+#[test]
+fn a_checkpoint_of_much_is_written_in_parts_and_is_of_one_moment() {
+    let mut world = World::of(1, Spec { checkpoint_ms: 1_000, ..Spec::default() });
+    world.set(1, "k", "v", End::Never);
+    world.pass(3_000);
+    let pairs = (0..5_000).map(|n| (bytes(&format!("f{n}")), Some(bytes("v")))).collect();
+    world.done(1, Action::Put { kind: Kind::Field, key: bytes("h"), pairs });
+    // While it is written everything changes again.
+    let (mut parts, mut before) = (0, 0);
+    for n in 0..1_500 {
+        world.advance(1);
+        world.wake();
+        let records: usize = world.disks[&1].values().map(Vec::len).sum();
+        parts += usize::from(records > before);
+        before = records;
+        let pairs = vec![(bytes(&format!("f{}", n % 5_000)), Some(bytes(&n.to_string())))];
+        world.ask(1, Action::Put { kind: Kind::Field, key: bytes("h"), pairs });
+        world.add(1, "n", 1);
+    }
+    assert!(parts >= 5_000 / KEEP_CELLS, "{parts} parts");
+    world.answers.clear();
+    world.pass(3_000);
+    let all = |world: &mut World| world.done(1, Action::All { kind: Kind::Field, key: bytes("h") });
+    let (was, sum) = (all(&mut world), world.get(1, "n"));
+    world.all_end(2);
+    world.pass(3_000);
+    assert!(matches!(&was, Reply::Pairs(pairs) if pairs.len() == 5_000));
+    assert_eq!((all(&mut world), world.get(1, "n")), (was, sum));
+    world.check();
+}

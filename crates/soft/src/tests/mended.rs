@@ -75,7 +75,7 @@ fn one_update_with_two_values_becomes_one_everywhere() {
     world.settle();
     // It comes to the second node otherwise than it was made.
     let register = |key: &str| Address::new(bytes(key), Kind::Register, Bytes::new());
-    let mut cell = world.space(1).cells[&register("k")].clone();
+    let mut cell = world.space(1).cells.get(&register("k")).unwrap().clone();
     cell.siblings[0].value = Some(bytes("forged"));
     cell.siblings[0].sum = base::checksum::Checksum::of(b"forged").0;
     let now = world.now;
@@ -101,7 +101,7 @@ fn nothing_is_mended_by_what_is_older_or_newer() {
     let (boot, space) = (1, 7);
     let whole = |world: &World| wire::Whole {
         at: wire::At::from(&member("s", "ann")),
-        cell: wire::ACell::of(&world.space(1).cells[&member("s", "ann")], now.mono),
+        cell: wire::ACell::of(&world.space(1).cells.get(&member("s", "ann")).unwrap(), now.mono),
         covers: Vec::new(),
     };
     let context = |world: &World, n| wire::ranges(world.space(n).context.ranges());

@@ -93,6 +93,7 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
     }
     kinds(&mut nodes[0]);
     over_http(&up, &token);
+    expires(&mut nodes[0], &mut open(2).unwrap());
     let (held, _other) = (hold(&up, 1, &token, "ann"), hold(&up, 3, &token, "bob"));
     let here = |resp: &mut Resp, what: &str, wanted: &str| {
         wait_for(what, SOON, || match asked(resp, "SMEMBERS here").as_str() {
@@ -128,6 +129,23 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
         }
     });
     reads(&mut open(3).unwrap()).unwrap();
+    script(&mut nodes[0], "FLUSHDB ASYNC => +OK\nDBSIZE => 0");
+    wait_for("all is removed everywhere", SOON, || match asked(&mut nodes[1], "DBSIZE").as_str() {
+        "0" => Ok(()),
+        other => Err(other.to_owned()),
+    });
+}
+
+/// Whose time has come is told once, at another node, too.
+fn expires(resp: &mut Resp, hears: &mut Resp) {
+    hears.ask(&["SUBSCRIBE", "__keyevent@0__:expired"]).unwrap();
+    script(
+        resp,
+        "HSET gone f 1 g 2 => 2\nHSET kept f 1 => 1\nPEXPIRE gone 50 => 1\nDEL kept => 1\nSET later v PX 400 => +OK",
+    );
+    for key in ["gone", "later"] {
+        assert_eq!(shown(&hears.hear().unwrap()), format!("[\"message\" \"__keyevent@0__:expired\" \"{key}\"]"));
+    }
 }
 
 /// A member that is there as long as the connection.
@@ -163,6 +181,22 @@ fn over_http(up: &Up, token: &str) {
     let age = read.header("coppice-age-ms").and_then(|age| age.parse::<u64>().ok());
     assert!(read.status == 200 && age.is_some_and(|age| age <= 10_000), "{} {age:?}", read.status);
     assert_eq!(ask(2, "GET", "keys/http/flag?stale=0ms", "").status, 503, "nobody knows so soon");
+    // A node that may know too little asks another one, which mostly may, too.
+    wait_for("some node knows what there was a moment ago", SOON, || {
+        let read = ask(2, "GET", "keys/http/flag?stale=100ms", "");
+        let age = read.header("coppice-age-ms").and_then(|age| age.parse::<u64>().ok());
+        match read.status {
+            200 if read.text() == "on" && age.is_some_and(|age| age <= 100) => Ok(()),
+            503 => Err("none does".into()),
+            other => panic!("{other} {age:?}"),
+        }
+    });
+    wait_for("it was passed on", SOON, || {
+        let figures = http::get(up.at(2).api, "/metrics").map_err(|e| e.to_string())?.text();
+        let passed =
+            figures.lines().find_map(|line| line.strip_prefix("coppice_soft_passed_total ")?.parse::<u64>().ok());
+        passed.filter(|passed| *passed > 0).map(|_| ()).ok_or_else(|| "it was not".into())
+    });
     let mut told = Vec::new();
     while told.len() < 2 {
         let event = watch.next().unwrap();

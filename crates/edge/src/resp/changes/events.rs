@@ -1,6 +1,6 @@
 //! What Redis calls a change (its `notifyKeyspaceEvent`): from the function that made it, or the kind of cell.
 
-use state::soft::Kind;
+use state::soft::{Change, Kind, Why};
 
 /// Of a function of class `linear` and what is at the key since: a type, `removed` or `ended`. A function that leaves
 /// nothing of a key is told twice, as in Redis: what it did, and `del`.
@@ -77,8 +77,16 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
     }
 }
 
+/// Of what has changed in class `soft`.
+pub fn of_change(change: &Change) -> &'static str {
+    match (change.why, change.value.is_some()) {
+        (Some(Why::Ended), false) => "expired",
+        (_, is_there) => of_cell(change.kind, is_there),
+    }
+}
+
 /// Of a cell of class `soft` that is there since, or not any more.
-pub fn of_cell(kind: Kind, is_there: bool) -> &'static str {
+fn of_cell(kind: Kind, is_there: bool) -> &'static str {
     match (kind, is_there) {
         (Kind::End, _) => "expire",
         (Kind::Register, true) => "set",
@@ -131,6 +139,19 @@ mod tests {
             let [did, _] = of_function(function.name.as_bytes(), b"string");
             assert_eq!(did.is_empty(), is_silent, "{}", function.name);
         }
+    }
+
+    #[test]
+    fn what_has_ended_in_class_soft_is_told_as_expired() {
+        let change = |why, value: Option<Option<bytes::Bytes>>| {
+            let (key, element) = (bytes::Bytes::from_static(b"k"), bytes::Bytes::new());
+            of_change(&Change { key, kind: Kind::Member, element, value, why, lost: Vec::new() })
+        };
+        assert_eq!(change(Some(Why::Ended), None), "expired");
+        assert_eq!(change(Some(Why::Released), None), "srem");
+        assert_eq!(change(Some(Why::Remote), None), "srem");
+        // Something was written to it since.
+        assert_eq!(change(Some(Why::Ended), Some(None)), "sadd");
     }
 
     #[test]

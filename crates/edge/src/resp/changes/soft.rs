@@ -10,7 +10,7 @@ use state::soft::limits::WATCH_HOLD;
 use state::soft::{Action, Changes as Told, Op, Reply as Got, Watch};
 use tokio::time::{Instant, sleep};
 
-use super::events::of_cell;
+use super::events::of_change;
 use super::{AGAIN, Changed, Changes, Feed, SILENCE_MAX};
 use crate::resp::limits::OP_BUDGET;
 use crate::resp::ops;
@@ -36,12 +36,9 @@ pub async fn follow(all: &Changes, feed: &Feed) {
                 }
                 after = Some(cursor);
                 let is_quiet = changes.is_empty();
-                let event = |change: state::soft::Change| Changed {
-                    events: [of_cell(change.kind, change.value.is_some()), ""],
-                    key: change.key,
-                };
+                let event = |change: state::soft::Change| Changed { events: [of_change(&change), ""], key: change.key };
                 let mut changed: Vec<Changed> = changes.into_iter().map(event).collect();
-                // Fields that were written together are one change.
+                // Fields that were written together are one change, and so is all of a key whose time has come.
                 changed.dedup();
                 all.changed(feed, &changed);
                 feed.runs();

@@ -84,7 +84,24 @@ pub const ALL: &[Spec] = &[
         ),
         "what is there throughout the walk is listed once; a cursor is good at every node",
     ),
+    noted(
+        spec("FLUSHDB", -1, Keys::None, Does::WriteAll, "[ASYNC | SYNC]", "removes all keys of this namespace", flush),
+        "what its node has seen when it begins, in parts: what is written meanwhile stays",
+    ),
+    noted(
+        spec("FLUSHALL", -1, Keys::None, Does::WriteAll, "[ASYNC | SYNC]", "the same as FLUSHDB", flush),
+        "of this namespace alone",
+    ),
 ];
+
+fn flush(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    match command.len() {
+        1 => act(call, Action::Clear, ok),
+        2 if is(command.arg(1), "SYNC") || is(command.arg(1), "ASYNC") => act(call, Action::Clear, ok),
+        _ => syntax_error(),
+    }
+}
 
 fn left(call: &Call<'_>, in_unit: fn(Span) -> u64) -> Act {
     later(call, Action::Left { key: call.command.key(1) }, move |got| match got {

@@ -52,7 +52,7 @@ pub static INSTEAD: refused::Table = &[
     (&["GETSET", "GETEX", "MSETEX", "DIGEST", "DELEX"], "GET, SET with EX, and EXPIRE do it in two steps"),
     (&["TOUCH", "EXPIRETIME", "PEXPIRETIME"], "EXISTS looks, TTL and PTTL tell what is left"),
     (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
-    (&["FLUSHDB", "FLUSHALL", "SFLUSH", "SWAPDB"], "DEL the keys that SCAN lists"),
+    (&["SFLUSH", "SWAPDB"], "FLUSHDB removes all keys; a namespace is one database"),
     (&["HINCRBYFLOAT", "HSCAN", "HRANDFIELD"], "HGETALL reads all fields, HINCRBY counts"),
     (
         &["H*EXPIRE*", "HTTL", "HPTTL", "HPERSIST", "HSETEX", "HGETEX"],
