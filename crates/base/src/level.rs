@@ -91,6 +91,7 @@
 //!
 //! - queues of jobs of class `linear` (`linear/src/queue/`): a kind of value, and the functions `queue.*`, which alone make one
 //! - namespaces have `databases` (`class/src/databases.rs`)
+//! - a database that is loaded is looked at as statements are, where `sql.load` says `weighed` (`sql/src/database/outside.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 13;

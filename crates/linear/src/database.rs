@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use sql::limits::PART_BYTES;
-use sql::{Answer, Broken, Database, Failure, Given, Kind, Memory};
+use sql::{Answer, Broken, Database, Failure, Given, Kind, Memory, Outside};
 
 use super::op::Wrong;
 use super::space::Space;
@@ -99,11 +99,16 @@ impl Space {
     ///
     /// # Errors
     /// It failed here alone.
-    pub fn load_database(&mut self, image: &[u8], bytes_max: u64) -> std::result::Result<Answer, Wrong> {
+    pub fn load_database(
+        &mut self,
+        image: &[u8],
+        bytes_max: u64,
+        outside: Outside,
+    ) -> std::result::Result<Answer, Wrong> {
         if self.beside.is_broken() {
             return Err(Wrong::Undone);
         }
-        match Database::load(image, bytes_max) {
+        match Database::load(image, bytes_max, outside) {
             Ok(Ok(database)) => {
                 let bytes = database.bytes();
                 self.beside.database = Some(database);

@@ -180,14 +180,16 @@ pub struct LoadDatabase {
     prefix: Bytes,
     /// Bytes that it may have.
     size_max: u64,
+    /// What nodes agreed on: whether all of them look at it as they do at statements.
+    level: u32,
     /// Those that came, in whatever order: so they do where a dump was put together of changes.
     pieces: BTreeSet<u64>,
 }
 
 impl LoadDatabase {
     /// `id`: of nothing else that is loaded.
-    pub fn new(space: Arc<str>, id: u64, size_max: u64) -> Self {
-        Self { space, prefix: format!("load/{id:016x}/").into(), size_max, pieces: BTreeSet::new() }
+    pub fn new(space: Arc<str>, id: u64, size_max: u64, level: u32) -> Self {
+        Self { space, prefix: format!("load/{id:016x}/").into(), size_max, level, pieces: BTreeSet::new() }
     }
 
     /// What puts this back; none if there is nothing to do.
@@ -216,7 +218,10 @@ impl LoadDatabase {
                 if let Some(missing) = (0..pieces).find(|nth| !self.pieces.contains(nth)) {
                     return Err(format!("piece {missing} of the database is missing"));
                 }
-                let args = vec![self.prefix.clone(), pieces.to_string().into(), self.size_max.to_string().into()];
+                let mut args = vec![self.prefix.clone(), pieces.to_string().into(), self.size_max.to_string().into()];
+                if self.level >= ::sql::LEVEL_LOAD_WEIGHED {
+                    args.push(Bytes::from_static(sql::WEIGHED.as_bytes()));
+                }
                 Step::new(Bytes::from_static(DATABASE), sql::LOAD, args)
             }
             Record::Head(_) | Record::Part(_) | Record::Broken(_) => return Ok(None),

@@ -63,7 +63,8 @@ fn bad(statement: Option<usize>, why: String) -> Failure {
     Failure { kind: Kind::Bad, statement, why }
 }
 
-fn statement(value: Value) -> Result<Statement, String> {
+/// One of them.
+pub fn statement(value: Value) -> Result<Statement, String> {
     const FORMS: &str =
         "write a statement as \"SQL\", [\"SQL\", [ARGUMENT, ..]] or {\"sql\": \"SQL\", \"args\": [..], \"must\": 1}";
     let (sql, args, must) = match value {

@@ -32,6 +32,9 @@ use super::weight::{self, Catalogue};
 use super::{Failure, Kind};
 
 mod known;
+mod outside;
+
+pub use outside::Outside;
 
 const SPENT: &str =
     "it takes more steps than one batch or query may: look at fewer rows, by an index, or in several batches";
@@ -126,30 +129,6 @@ impl Database {
     /// It is no image of a database, or there is no memory for it.
     pub fn open(image: &[u8], digest: u64) -> Result<Self, Broken> {
         Inner::open(image, digest).map(|inner| Self(Mutex::new(inner))).map_err(|error| broken(&error))
-    }
-
-    /// The database of an image that comes from outside: it has to be whole, with nothing that a batch could not have made, and of at
-    /// most so many bytes.
-    ///
-    /// # Errors
-    /// Not in the image: it failed here alone.
-    pub fn load(image: &[u8], bytes_max: u64) -> Result<Result<Self, Failure>, Broken> {
-        let refused = |kind: Kind, why: String| Ok(Err(Failure { kind, statement: None, why }));
-        if image.len() as u64 > bytes_max {
-            let why = format!(
-                "the database has {} bytes, and may have {bytes_max} here: declare a higher size_max",
-                image.len()
-            );
-            return refused(Kind::Full, why);
-        }
-        // The digest of what was done with it is not known; the same at all replicas does.
-        let opened = Inner::open(image, place_hash(image)).and_then(|mut inner| Ok((inner.flaw()?, inner)));
-        match opened {
-            Ok((None, inner)) => Ok(Ok(Self(Mutex::new(inner)))),
-            Ok((Some(flaw), _)) => refused(Kind::Refused, flaw),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => Err(broken(&error)),
-            Err(error) => refused(Kind::Bad, format!("it is no database that SQLite can read: {error}")),
-        }
     }
 
     /// Does all of a batch, or nothing. `bytes_max`: of the database after it. `memory`: what its statements may keep there.
@@ -281,24 +260,6 @@ impl Inner {
             return Ok(Vec::new());
         }
         self.ours(|connection| Ok(connection.serialize("main")?.to_vec()))
-    }
-
-    /// What of an image from outside could not have come of batches.
-    fn flaw(&mut self) -> Result<Option<String>, Error> {
-        self.ours(|connection| {
-            let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0));
-            let page: i64 = connection.query_row("pragma page_size", [], |row| row.get(0))?;
-            let encoding = text("pragma encoding")?;
-            if page.cast_unsigned() != PAGE_BYTES || encoding != "UTF-8" {
-                return Ok(Some(format!("its pages have {page} bytes and its texts are {encoding}; 4096 and UTF-8 are needed")));
-            }
-            let odd = "select count(*) || '' from sqlite_schema where type not in ('table', 'index', 'view', 'trigger') or sql like 'create virtual%'";
-            if text(odd)? != "0" {
-                return Ok(Some("it has virtual tables, which class sql has not".into()));
-            }
-            let found = text("pragma integrity_check(1)")?;
-            Ok((found != "ok").then(|| format!("it is damaged: {found}")))
-        })
     }
 
     fn begin(&mut self, given: Given, steps: u32) {
@@ -671,7 +632,7 @@ fn hook(connection: &mut Connection, shared: &Sharing) -> Result<(), Error> {
         i32::try_from(STEPS_COUNTED).unwrap_or(i32::MAX),
         Some(move || {
             let mut shared = lock(&with);
-            if shared.is_ours {
+            if shared.is_ours && !shared.counts_ours {
                 return false;
             }
             let left = shared.counts_left.checked_sub(1);

@@ -24,6 +24,8 @@ pub struct Given {
 pub struct Shared {
     /// What is prepared is not the caller's.
     pub is_ours: bool,
+    /// Steps are counted also of what is not the caller's: an image from outside says how many it takes.
+    pub counts_ours: bool,
     /// Why the statement was refused that was prepared last.
     pub refused: Option<String>,
     /// Tables, indexes, triggers or views are other ones now.

@@ -5,7 +5,7 @@
 //! POST /v1/ns/NAME/sql ─► linear's call `sql.batch` ─► the group's log, forced by a majority ─► Database::apply at each member
 //!                         linear's call `sql.query` ─► read-index ─────────────────────────────► Database::query at the leader
 //! ```
-//! - `database.rs`: one replica, in memory. `rules.rs`: what statements may do. `given.rs`: time and chance, which come with a batch.
+//! - `database.rs`: one replica, in memory; one that comes from outside: `database/outside.rs`. `rules.rs`: what statements may do. `given.rs`: time and chance, which come with a batch.
 //! - `weight.rs`: what SQLite makes of a statement before it runs, and how much of that may be.
 //! - `batch.rs`: what callers write. `spec.rs`: the keys of a declaration. `limits.rs`: the bounds.
 //! - `linear/src/functions/sql.rs` has the two functions, `linear/src/snapshot.rs` the image in parts.
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use batch::{Statement, parse, parse_query};
 pub use bytes::Bytes;
-pub use database::{Answer, Broken, Database, Memory};
+pub use database::{Answer, Broken, Database, Memory, Outside};
 pub use given::Given;
 pub use spec::Spec;
 
@@ -50,6 +50,9 @@ pub const LEVEL_DUMPED: u32 = 10;
 
 /// The level from which what SQLite makes of a statement of a batch before it runs is bounded.
 pub const LEVEL_WEIGHED: u32 = 12;
+
+/// The level from which a database that is loaded is looked at as statements are.
+pub const LEVEL_LOAD_WEIGHED: u32 = 13;
 
 /// Its name in declarations.
 pub const NAME: &str = "sql";

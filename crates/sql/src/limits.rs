@@ -36,6 +36,10 @@ pub const WEIGHT_OF_SELECT: u64 = 64;
 pub const WEIGHT_FREE: u64 = 4_096;
 /// ... so many for each.
 pub const STEPS_BY_WEIGHT: u64 = 2;
+/// Steps to look at an image from outside: to make its schema anew, and to check its rows, of which these are without their bytes ...
+pub const LOAD_STEPS: u32 = 8_000_000;
+/// ... and these for each byte: some bytes of a row are one column, which takes a few.
+pub const LOAD_STEPS_BY_BYTE: u32 = 4;
 /// Bytes of a schema that are one step, when they are read again since they have changed.
 pub const BYTES_BY_STEP: u64 = 64;
 /// Statements of which a replica remembers what it found out about them: programs have some dozens.

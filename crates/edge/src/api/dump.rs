@@ -186,7 +186,10 @@ pub async fn load(
     let class = class_of(&view, &ns)?;
     let _room = room(&api)?;
     let database = match class {
-        Class::Sql => Some(LoadDatabase::new((&*ns).into(), drawn()?, super::class::only_sql(&api, &ns)?)),
+        Class::Sql => {
+            let (most, level) = (super::class::only_sql(&api, &ns)?, api.view().root.level);
+            Some(LoadDatabase::new((&*ns).into(), drawn()?, most, level))
+        }
         _ => None,
     };
     let mut load = Load {

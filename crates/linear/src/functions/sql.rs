@@ -1,7 +1,7 @@
 //! Functions of a namespace of class `sql`: they are about the database that its one group has beside its keys (`crates/sql`).
 //! Front doors draw the time and the number for chance, and say how large the database may be.
 
-use ::sql::{Answer, Failure, Given, Kind, Memory};
+use ::sql::{Answer, Failure, Given, Kind, Memory, Outside};
 
 use super::*;
 
@@ -11,7 +11,7 @@ const LEVEL: u32 = ::sql::LEVEL;
 pub const BATCH: &str = "sql.batch";
 /// Behind the statements of a batch: what they keep in memory is bounded. So it is where all nodes know of it.
 pub const BOUNDED: &str = "bounded";
-/// In place of that: and so is what SQLite makes of them before they run.
+/// In place of that: and so is what SQLite makes of them before they run. Behind what is loaded: it is looked at in the same way.
 pub const WEIGHED: &str = "weighed";
 /// A page of the database as it was when the first was asked for (`group/dumps.rs`), as `dump` gives pages of keys: its items are pieces
 /// of the file that SQLite would have of it.
@@ -47,36 +47,44 @@ pub const ALL: &[Function] = &[
         ),
     )),
     inner(since(::sql::LEVEL_DUMPED, read(DUMP, "id first|after piece bytes", dump))),
-    inner(since(
-        ::sql::LEVEL_DUMPED,
-        write(LOAD, "prefix pieces size_max", |space, _, args| {
-            let [prefix, pieces, most] = args else { return Err(Wrong::Arguments) };
-            let (pieces, most) = (unsigned(pieces)?, unsigned(most)?.min(::sql::limits::SIZE_MAX));
-            // Who got no answer asks again.
-            let done = Bytes::from([prefix, &b"done"[..]].concat());
-            if space.get(&done).is_some() {
-                return Ok(reply(Ok(Bytes::from_static(b"{}"))));
-            }
-            let mut image = Vec::new();
-            for piece in 0..pieces {
-                let Some(Value::Text(text)) = space.get(&piece_key(prefix, piece)).map(|entry| &entry.value) else {
-                    return Err(Wrong::NoKey);
+    inner(args_since(
+        ::sql::LEVEL_LOAD_WEIGHED,
+        |args| args.get(3).is_some_and(|how| how == WEIGHED),
+        since(
+            ::sql::LEVEL_DUMPED,
+            write(LOAD, "prefix pieces size_max [weighed]", |space, _, args| {
+                let (prefix, pieces, most, outside) = match args {
+                    [prefix, pieces, most] => (prefix, pieces, most, Outside::Whole),
+                    [prefix, pieces, most, how] if how == WEIGHED => (prefix, pieces, most, Outside::Weighed),
+                    _ => return Err(Wrong::Arguments),
                 };
-                if (image.len() + text.len()) as u64 > ::sql::limits::SIZE_MAX {
-                    return Err(Wrong::TooLarge);
+                let (pieces, most) = (unsigned(pieces)?, unsigned(most)?.min(::sql::limits::SIZE_MAX));
+                // Who got no answer asks again.
+                let done = Bytes::from([prefix, &b"done"[..]].concat());
+                if space.get(&done).is_some() {
+                    return Ok(reply(Ok(Bytes::from_static(b"{}"))));
                 }
-                image.extend_from_slice(text);
-            }
-            let answer = space.load_database(&image, most)?;
-            if answer.is_ok() {
-                let end = space.clock() + LOADED_KNOWN_MS;
-                space.set(&done, Value::Text(Bytes::new()), end);
-            }
-            for piece in 0..pieces {
-                space.remove(&piece_key(prefix, piece));
-            }
-            Ok(reply(answer))
-        }),
+                let mut image = Vec::new();
+                for piece in 0..pieces {
+                    let Some(Value::Text(text)) = space.get(&piece_key(prefix, piece)).map(|entry| &entry.value) else {
+                        return Err(Wrong::NoKey);
+                    };
+                    if (image.len() + text.len()) as u64 > ::sql::limits::SIZE_MAX {
+                        return Err(Wrong::TooLarge);
+                    }
+                    image.extend_from_slice(text);
+                }
+                let answer = space.load_database(&image, most, outside)?;
+                if answer.is_ok() {
+                    let end = space.clock() + LOADED_KNOWN_MS;
+                    space.set(&done, Value::Text(Bytes::new()), end);
+                }
+                for piece in 0..pieces {
+                    space.remove(&piece_key(prefix, piece));
+                }
+                Ok(reply(answer))
+            }),
+        ),
     )),
     inner(since(
         LEVEL,

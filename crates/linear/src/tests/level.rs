@@ -348,6 +348,7 @@ fn what_came_with_which_level() {
          queue.repeat queue.unrepeat queue.repeats queue.info queue.list queue.job queues queue.load"
     );
     assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
+    assert_eq!(newer(13).collect::<Vec<_>>(), ["sql.load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
     assert!(all().all(|f| f.level <= LEVEL && f.newer.is_none_or(|(level, _)| f.level < level && level <= LEVEL)));

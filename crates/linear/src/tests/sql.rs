@@ -87,7 +87,7 @@ fn a_database_that_was_read_out_takes_the_place_of_another_one_once_it_is_whole(
     };
     let mut into = Space::default();
     apply(&mut into, 1, vec![batch(1, 1, r#"["create table other (n)", "insert into other values (1)"]"#)]);
-    let mut load = LoadDatabase::new("books".into(), 9, 16 << 20);
+    let mut load = LoadDatabase::new("books".into(), 9, 16 << 20, base::level::LEVEL);
     let mut ops = Vec::new();
     for record in &records {
         ops.extend(load.load(record, 1_000).unwrap());
@@ -111,7 +111,7 @@ fn a_database_that_was_read_out_takes_the_place_of_another_one_once_it_is_whole(
     assert!(rows(&into, all).contains("[[0,"), "and it is not loaded twice");
     assert_eq!(into.len(), 1, "no piece is left");
     // One that may not be so large, and what is no database.
-    let mut load = LoadDatabase::new("books".into(), 10, 8_192);
+    let mut load = LoadDatabase::new("books".into(), 10, 8_192, base::level::LEVEL);
     let ops: Vec<_> = records.iter().flat_map(|record| load.load(record, 1_000).unwrap()).collect();
     let ends: Vec<_> = ops.iter().map(|op| run(&mut into, op)).collect();
     assert!(ends.last().unwrap().as_ref().unwrap_err().contains("size_max"), "{ends:?}");
@@ -119,7 +119,7 @@ fn a_database_that_was_read_out_takes_the_place_of_another_one_once_it_is_whole(
     let item = |key: &'static str, value: &'static str| {
         Record::Item(Item { key: key.into(), values: vec![value.into()], ..record.unwrap().clone() })
     };
-    let mut load = LoadDatabase::new("books".into(), 11, 16 << 20);
+    let mut load = LoadDatabase::new("books".into(), 11, 16 << 20, base::level::LEVEL);
     let ops = [item("00000000", "no database"), records.last().unwrap().clone()]
         .map(|record| load.load(&record, 1_000).unwrap().unwrap());
     run(&mut into, &ops[0]).unwrap();
@@ -129,13 +129,13 @@ fn a_database_that_was_read_out_takes_the_place_of_another_one_once_it_is_whole(
     for key in ["4096", "5", "00004096", "-0000001", "key"] {
         assert!(load(key, "x").contains("no piece"), "{key}");
     }
-    let mut load = LoadDatabase::new("books".into(), 12, 16 << 20);
+    let mut load = LoadDatabase::new("books".into(), 12, 16 << 20, base::level::LEVEL);
     let ops: Vec<_> = records.iter().rev().filter(|record| matches!(record, Record::Item(_))).collect();
     ops.iter().for_each(|record| run(&mut into, &load.load(record, 1_000).unwrap().unwrap()).unwrap());
     let end = load.load(records.last().unwrap(), 1_000).unwrap().unwrap();
     run(&mut into, &end).expect("in whatever order they come");
     assert_eq!(rows(&into, all), wanted);
-    let mut load = LoadDatabase::new("books".into(), 13, 16 << 20);
+    let mut load = LoadDatabase::new("books".into(), 13, 16 << 20, base::level::LEVEL);
     load.load(ops[0], 1_000).unwrap().unwrap();
     assert!(load.load(records.last().unwrap(), 1_000).unwrap_err().contains("piece 0"));
 }

@@ -77,14 +77,18 @@ impl Inner {
     }
 
     fn read_catalogue(&mut self) -> Result<Catalogue, Broken> {
-        let rows = self.ours(|connection| {
+        self.read_schema().map(|rows| Catalogue::new(&rows)).map_err(|error| broken(&error))
+    }
+
+    /// All of its tables, indexes, views and triggers, as they were made.
+    pub(super) fn read_schema(&mut self) -> Result<Vec<weight::Row>, Error> {
+        self.ours(|connection| {
             let mut all = connection.prepare("select type, name, tbl_name, coalesce(sql, '') from sqlite_schema")?;
             let rows = all.query_map([], |row| {
                 Ok(weight::Row { kind: row.get(0)?, name: row.get(1)?, table: row.get(2)?, sql: row.get(3)? })
             })?;
             rows.collect::<Result<Vec<_>, Error>>()
-        });
-        rows.map(|rows| Catalogue::new(&rows)).map_err(|error| broken(&error))
+        })
     }
 
     /// Remembers something of a statement that is short enough.
@@ -134,7 +138,7 @@ impl Inner {
     }
 }
 
-fn too_heavy(what: &str) -> String {
+pub(super) fn too_heavy(what: &str) -> String {
     format!(
         "{what} comes to over {WEIGHT_MAX} parts, or {NESTED_MAX} within each other, when views, WITH clauses and columns stand in \
          place of their names: name them less often, or keep what they give in a table"

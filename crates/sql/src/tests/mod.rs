@@ -2,6 +2,7 @@
 
 mod heavy;
 mod kept;
+mod outside;
 mod same;
 mod table;
 
@@ -189,7 +190,9 @@ fn an_image_from_outside_is_taken_only_if_batches_could_have_made_it() {
         json!(["insert into t (a) values ('x')", "create view v as select a from t", "create index i on t (n)"]),
     );
     let image = database.image().unwrap();
-    let load = |image: &[u8], most| Database::load(image, most).unwrap().map_err(|failure| (failure.kind, failure.why));
+    let load = |image: &[u8], most| {
+        Database::load(image, most, Outside::Weighed).unwrap().map_err(|failure| (failure.kind, failure.why))
+    };
     let loaded = load(&image, SIZE_MAX).unwrap();
     assert_eq!(rows(&loaded, json!("select a from v")), json!([["x"]]));
     // It goes on as any other does, and as another that was loaded.
@@ -220,7 +223,7 @@ fn an_image_from_outside_is_taken_only_if_batches_could_have_made_it() {
     for at in (0..image.len()).step_by(61) {
         let mut damaged = image.to_vec();
         damaged[at] ^= 0xff;
-        refused += usize::from(Database::load(&damaged, SIZE_MAX).unwrap().is_err());
+        refused += usize::from(Database::load(&damaged, SIZE_MAX, Outside::Weighed).unwrap().is_err());
     }
     assert!(refused > 2, "{refused}");
 }
