@@ -12,9 +12,10 @@ const OWN: [&str; 4] = [
 ];
 
 /// How code names it.
-const NAMES: [&str; 10] = [
-    "Scratch",
-    "SCRATCH",
+const NAMES: [&str; 11] = [
+    "Class::Scratch",
+    "Scratch: scratch",
+    "SCRATCH: Number",
     "scratch::",
     "scratch.workspace",
     "scratch = {",
