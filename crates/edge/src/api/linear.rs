@@ -373,8 +373,8 @@ pub async fn apply(api: &Api, ns: String, key: Bytes, look: &Look, headers: &Hea
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
     let weak = api.view().is_weak(&ns, name);
-    let op = Op { weak, once: once(&headers)?, ..Op::of(ns.into(), vec![step]) };
-    let result = run(&api, op, &headers).await.map_err(|problem| match problem.status {
+    let op = Op { weak, once: once(headers)?, ..Op::of(ns.into(), vec![step]) };
+    let result = run(api, op, headers).await.map_err(|problem| match problem.status {
         StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
         _ => problem,
     })?;
@@ -428,7 +428,7 @@ pub async fn keys(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> Do
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
-    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, headers).await?;
+    let reply = run(api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, headers).await?;
     let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else { return Err(odd(&reply)) };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
     let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));

@@ -108,7 +108,7 @@ pub async fn watch(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> R
         return Err(Problem::wrong(format!("{after} is {} versions, and a key has one", after.0.len())));
     }
     let (key, prefix) = (watch.key, watch.prefix.unwrap_or_default());
-    let priority = passed_on(&headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
+    let priority = passed_on(headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
     let what = What { ns: ns.into(), key, prefix, priority };
     let room = api.watchers.take(Who::Namespace(Arc::clone(&what.ns)))?;
     let shards = what.shards_of(&api, after.as_ref()).await?;

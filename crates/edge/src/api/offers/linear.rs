@@ -1,7 +1,7 @@
 //! Class `linear` over HTTP, at addresses that others have, too.
 
 use super::super::{linear, watch};
-use super::{Keys, NOTHING, Offer};
+use super::{Keys, Offer};
 
 pub const OFFER: Offer = Offer {
     places: "there values go by key, at /v1/ns/{ns}/keys/KEY, and end by Coppice-Ends-Ms, or by the function `expire` at \
@@ -18,5 +18,4 @@ pub const OFFER: Offer = Offer {
     list: Some(|of, query| Box::pin(linear::keys(of.api, of.ns, query, of.headers))),
     apply: Some(|of, key, look, body| Box::pin(linear::apply(of.api, of.ns, key, look, of.headers, body))),
     watch: Some(|of, query| Box::pin(watch::watch(of.api, of.ns, query, of.headers))),
-    ..NOTHING
 };

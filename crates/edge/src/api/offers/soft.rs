@@ -1,7 +1,7 @@
 //! Class `soft` over HTTP, at addresses that others have, too.
 
 use super::super::{address, soft, soft_watch};
-use super::{Keys, NOTHING, Offer};
+use super::{Keys, Offer};
 
 pub const OFFER: Offer = Offer {
     places: "its values are at /v1/ns/{ns}/keys/KEY, its collections at /v1/ns/{ns}/apply/KEY, or go by the Redis protocol",
@@ -17,5 +17,4 @@ pub const OFFER: Offer = Offer {
     watch: Some(|of, query| {
         Box::pin(async move { soft_watch::watch(of.api, of.ns, address::read(query)?, of.headers).await })
     }),
-    ..NOTHING
 };
