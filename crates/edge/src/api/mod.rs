@@ -9,7 +9,8 @@
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
 //! - `dump.rs`: namespaces as streams, out and in (operator).
-//! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream;
+//!   `changes.rs`: what all streams of changes have in common.
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
 //!   `soft_held.rs`: what is there as long as a connection.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
@@ -54,6 +55,7 @@ pub mod asks;
 mod cache;
 mod catalog;
 mod certificates;
+mod changes;
 mod class;
 mod clone_metrics;
 mod code;

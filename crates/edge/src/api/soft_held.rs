@@ -19,13 +19,13 @@ use state::soft::{Action, Kind, Op, Reply};
 use tokio::time::sleep;
 
 use super::address::Keyed;
+use super::changes::sse;
 use super::class::only_soft;
 use super::declare::whole;
 use super::limits::{LET_GO_AGAIN_MAX, OP_BUDGET, TRANSACTION_BYTES_MAX, WATCH_AGAIN};
 use super::linear::Text;
 use super::places::{Who, held};
 use super::soft::{asked, operate};
-use super::watch::sse;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]

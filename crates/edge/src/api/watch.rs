@@ -1,29 +1,28 @@
-//! Changes of a `linear` namespace as server-sent events, from a version on. The client holds the place (`id:` of the last
-//! event, or `after`), the node only the question under way: so a client may go on at any node, and a slow one costs
-//! nothing. One that takes nothing for long is told so and let go. Each shard has versions of its own and is asked for itself; when one is split, both its halves go on from where it was.
+//! Changes of a `linear` namespace as server-sent events, from a version on (`changes.rs`). A slow client costs nothing. Each shard has
+//! versions of its own and is asked for itself; when one is split, both its halves go on from where it was.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use axum::response::sse::Event;
 use base::{Outcome, Priority};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, Stream, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt};
 use node::{Answer, Ask, View};
 use serde::Deserialize;
 use serde_json::json;
 use state::Class;
 use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Over, Ran, Reply};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use super::changes::{self, COMPACTED, last_word, was_removed};
 use super::limits::*;
 use super::linear::{problem, shown};
-use super::places::{Who, held};
+use super::places::Who;
 use super::problem::{done, odd};
 use super::values::passed_on;
 use super::versions::Versions;
@@ -97,13 +96,8 @@ pub async fn watch(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> R
     if watch.key.is_some() == watch.prefix.is_some() {
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }
-    let after = match headers.get("last-event-id") {
-        None => watch.after,
-        Some(id) => match id.to_str().ok().and_then(|id| id.parse().ok()) {
-            Some(id) => Some(id),
-            None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a version")),
-        },
-    };
+    let wrong = "Last-Event-ID must be the id of an event of this stream, a version";
+    let after = changes::after(&headers, watch.after, |id| id.parse().ok(), wrong)?;
     if let Some(after) = after.as_ref().filter(|after| watch.key.is_some() && after.0.len() > 1) {
         return Err(Problem::wrong(format!("{after} is {} versions, and a key has one", after.0.len())));
     }
@@ -113,24 +107,7 @@ pub async fn watch(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> R
     let room = api.watchers.take(Who::Namespace(Arc::clone(&what.ns)))?;
     let shards = what.shards_of(&api, after.as_ref()).await?;
     let (place, first) = Place::begin(&api, what, after, shards).await?;
-    let later = stream::unfold((api, place, Instant::now()), |(api, place, told)| async move {
-        let mut place = place?;
-        // This runs when all that was told before has been taken.
-        if told.elapsed() > WATCHER_STALL_MAX {
-            let why = format!("for more than {} s nothing was taken", WATCHER_STALL_MAX.as_secs());
-            return Some((vec![last_word("slow", &why, None)], (api, None, told)));
-        }
-        let (events, goes_on) = place.next(&api).await;
-        Some((events, (api, goes_on.then_some(place), Instant::now())))
-    });
-    let all = stream::iter([first]).chain(later).flat_map(stream::iter).map(Ok::<Event, Infallible>);
-    Ok(sse(held(all, room)))
-}
-
-pub(super) fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
-    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(STREAM_KEEPALIVE)).into_response();
-    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
-    response
+    Ok(changes::tell(&api, room, first, place))
 }
 
 impl What {
@@ -226,11 +203,42 @@ impl What {
                 Err(problem) => return Err(last_word("ended", &problem.error, None)),
             }
             if api.view().class_of(&self.ns) != Class::Linear {
-                return Err(last_word("ended", "the namespace was removed", None));
+                return Err(was_removed());
             }
             if !self.shards(&api.view()).contains(&shard) {
                 return Ok(Page::Split);
             }
+        }
+    }
+}
+
+impl changes::Place for Place {
+    async fn next(&mut self, api: &Api) -> (Vec<Event>, bool) {
+        for shard in std::mem::take(&mut self.idle) {
+            let (api, what, range) = (api.clone(), self.what.clone(), self.shards[shard]);
+            let after = self.told.0[shard];
+            self.asks.push(async move { (shard, what.wait(&api, range, after).await) }.boxed());
+        }
+        let Some((shard, page)) = self.asks.next().await else {
+            return (vec![last_word("ended", "the namespace has no shards", None)], false);
+        };
+        self.idle.push(shard);
+        match page {
+            Ok(Page::Changes { upto, changes }) => match self.tell(shard, upto, &changes) {
+                Ok(events) if events.is_empty() => (vec![how_far(&self.told)], true),
+                Ok(events) => (events, true),
+                Err(events) => (events, false),
+            },
+            Ok(Page::Missed { now, oldest }) => {
+                let after = std::mem::replace(&mut self.told.0[shard], now);
+                let why = read_again(&missed(after, now, oldest), &self.told);
+                (vec![last_word(COMPACTED, &why, Some(&self.told))], false)
+            }
+            Ok(Page::Split) => {
+                self.follow(self.what.shards(&api.view()));
+                (vec![how_far(&self.told)], true)
+            }
+            Err(event) => (vec![event], false),
         }
     }
 }
@@ -274,36 +282,6 @@ impl Place {
         Ok((Some(place), events))
     }
 
-    /// The next events, and whether there are more.
-    async fn next(&mut self, api: &Api) -> (Vec<Event>, bool) {
-        for shard in std::mem::take(&mut self.idle) {
-            let (api, what, range) = (api.clone(), self.what.clone(), self.shards[shard]);
-            let after = self.told.0[shard];
-            self.asks.push(async move { (shard, what.wait(&api, range, after).await) }.boxed());
-        }
-        let Some((shard, page)) = self.asks.next().await else {
-            return (vec![last_word("ended", "the namespace has no shards", None)], false);
-        };
-        self.idle.push(shard);
-        match page {
-            Ok(Page::Changes { upto, changes }) => match self.tell(shard, upto, &changes) {
-                Ok(events) if events.is_empty() => (vec![how_far(&self.told)], true),
-                Ok(events) => (events, true),
-                Err(events) => (events, false),
-            },
-            Ok(Page::Missed { now, oldest }) => {
-                let after = std::mem::replace(&mut self.told.0[shard], now);
-                let why = read_again(&missed(after, now, oldest), &self.told);
-                (vec![last_word(COMPACTED, &why, Some(&self.told))], false)
-            }
-            Ok(Page::Split) => {
-                self.follow(self.what.shards(&api.view()));
-                (vec![how_far(&self.told)], true)
-            }
-            Err(event) => (vec![event], false),
-        }
-    }
-
     /// Each of these shards goes on from where the one was that it is a part of.
     fn follow(&mut self, shards: Vec<Shard>) {
         let was = |(from, _): &Shard| self.shards.iter().rposition(|(begin, _)| begin <= from).unwrap_or(0);
@@ -335,8 +313,6 @@ impl Place {
     }
 }
 
-const COMPACTED: &str = "compacted";
-
 fn missed(after: u64, now: u64, oldest: u64) -> String {
     if after > now {
         return format!("version {after} has never been");
@@ -351,14 +327,6 @@ fn read_again(why: &str, version: &Versions) -> String {
 fn compacted(why: &str, version: Versions) -> Problem {
     let problem = Problem::new(StatusCode::GONE, read_again(why, &version));
     Problem { kind: Some(COMPACTED), version: Some(version), ..problem }
-}
-
-pub(super) fn last_word(kind: &str, error: &str, version: Option<&Versions>) -> Event {
-    let mut body = json!({"error": error, "type": kind});
-    if let Some(version) = version {
-        body["version"] = json!(version);
-    }
-    Event::default().event("error").data(body.to_string())
 }
 
 fn how_far(told: &Versions) -> Event {
