@@ -75,6 +75,7 @@ pub use linear::{
     Added, Copied, Folder, FolderChanges, FolderEnd, ItemPage, Ledger, LedgerInfo, LedgerItem, Marked, Marking,
     NewItem, NoNumbers, Numbered, Numbers, Removed,
 };
+pub use linear::{Depth, JobFailed, Put, Queue, Taken, Times, Works};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
 pub use objects::{

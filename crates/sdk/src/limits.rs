@@ -115,6 +115,10 @@ pub const PROXY_BYTES_MAX: usize = 4 << 10;
 pub const DOOR_BYTES_MAX: usize = 63;
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A worker waits for a job for so long before it asks again: less than a node lets it wait.
+pub const JOB_WAIT: Duration = Duration::from_secs(20);
+/// ... and after an error for so long.
+pub const WORK_AGAIN: Duration = Duration::from_millis(500);
 
 const _: () = assert!(BARRIER_ASK.as_millis() * 2 < OPERATION_TIME_MAX.as_millis(), "a barrier's answer comes in time");
 const _: () = assert!(CONNECT_TIME_MAX.as_millis() * 4 < OPERATION_TIME_MAX.as_millis(), "other nodes can be tried");

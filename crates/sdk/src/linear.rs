@@ -22,6 +22,7 @@ use crate::{Happened, Node};
 
 mod ledger;
 mod many;
+mod queue;
 mod watch;
 
 pub use ledger::{
@@ -29,6 +30,7 @@ pub use ledger::{
     NewItem, NoNumbers, Numbered, Numbers, Removed,
 };
 pub use many::Transaction;
+pub use queue::{Depth, Failed as JobFailed, Put, Queue, Taken, Times, Works};
 pub use watch::{Watch, Watched};
 
 /// When a key is to end, milliseconds from now.

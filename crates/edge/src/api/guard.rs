@@ -227,6 +227,11 @@ pub fn holder(headers: &HeaderMap, view: &View, namespace: &str) -> Result<(), P
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this namespace (`coppice ns token NAME` prints it)"))
 }
 
+/// The namespace's token is there, or the operator's, or the problem: the same whether the namespace exists or not.
+pub fn holder_or_operator(headers: &HeaderMap, view: &View, namespace: &str) -> Result<(), Problem> {
+    if operator(headers, view).is_ok() { Ok(()) } else { holder(headers, view, namespace) }
+}
+
 /// The service's token is there, or the operator's, or the problem: the same whether the service exists or not.
 pub fn member(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Problem> {
     let fits = |token: &&[u8]| is_of_service(view, service, token) | is_operators(view, token);

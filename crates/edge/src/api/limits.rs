@@ -95,6 +95,10 @@ pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 pub const STREAM_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Clients of a node that watch a namespace, at a time. Each costs a connection and a question.
 pub const WATCHERS_MAX: usize = 1024;
+/// Who takes a job waits for one for so long at most; then it asks again.
+pub const TAKE_WAIT_MAX: Span = Span::secs(30);
+/// Clients of a node that wait for jobs, at a time. Each costs a connection; those of one queue one question.
+pub const TAKERS_MAX: usize = 1024;
 /// A client that watches and has not taken what was told it before for so long is told that it is too slow.
 pub const WATCHER_STALL_MAX: Duration = Duration::from_secs(30);
 /// Changes of objects that a stream remembers to have told: each node that has an object tells of it, within a second or so.

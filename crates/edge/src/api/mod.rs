@@ -14,6 +14,7 @@
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
 //!   `soft_held.rs`: what is there as long as a connection.
 //! - `catalog.rs`: which services there are, where, and what they say of themselves.
+//! - `queues.rs`: queues of jobs, of class `linear`.
 //! - `certificates.rs`: certificates of the cluster (operator); with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`; `coming.rs`: room for those on their way in; `objects_watch.rs`: changes.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
@@ -79,6 +80,7 @@ mod problem;
 mod process;
 mod profiles;
 pub mod program;
+mod queues;
 mod run;
 mod secrets;
 mod shown;
@@ -180,6 +182,7 @@ pub struct Api {
     copies: Arc<Semaphore>,
     dumps: Arc<Semaphore>,
     coming: Arc<Coming>,
+    takers: Arc<queues::Takers>,
     /// Who shows no token learns nothing but whether the node lives.
     is_private: bool,
 }
@@ -220,6 +223,7 @@ pub fn router_with(
         copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         dumps: Arc::new(Semaphore::new(limits::DUMPS_MAX)),
         coming: Arc::default(),
+        takers: Arc::default(),
         is_private,
     };
     Router::new()
@@ -280,6 +284,19 @@ pub fn router_with(
         .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/sql", post(sql::sql))
+        .route("/v1/ns/{ns}/queues", get(queues::list))
+        .route("/v1/ns/{ns}/queues/{queue}", get(queues::show).delete(queues::remove))
+        .route("/v1/ns/{ns}/queues/{queue}/jobs", get(queues::jobs).post(queues::put))
+        .route("/v1/ns/{ns}/queues/{queue}/jobs/{id}", get(queues::job))
+        .route("/v1/ns/{ns}/queues/{queue}/take", post(queues::take))
+        .route("/v1/ns/{ns}/queues/{queue}/renew", post(queues::renew))
+        .route("/v1/ns/{ns}/queues/{queue}/done", post(queues::done_with))
+        .route("/v1/ns/{ns}/queues/{queue}/fail", post(queues::fail))
+        .route("/v1/ns/{ns}/queues/{queue}/back", post(queues::back))
+        .route("/v1/ns/{ns}/queues/{queue}/retry", post(queues::retry))
+        .route("/v1/ns/{ns}/queues/{queue}/drop", post(queues::drop_jobs))
+        .route("/v1/ns/{ns}/queues/{queue}/repeats", get(queues::repeats))
+        .route("/v1/ns/{ns}/queues/{queue}/repeats/{name}", axum::routing::put(queues::repeat).delete(queues::unrepeat))
         .route("/v1/profiles/{profile}/{id}", get(profiles::get).put(profiles::put).delete(profiles::remove))
         .route("/v1/ns/{ns}/keys", get(values::list))
         .route("/v1/ns/{ns}/watch", get(values::watch))
