@@ -79,6 +79,35 @@ fn a_member_is_put_back_with_its_score_whose_client_has_gone() {
     });
 }
 
+fn job() -> Got {
+    let (ticket, payload) = (Got::Bytes("7.1".into()), Got::Bytes("mail".into()));
+    Got::List(vec![Got::List(vec![ticket, payload, Got::Int(1), Got::Int(12)])])
+}
+
+/// `FCALL queue.take` waits with its third number, and not without.
+#[test]
+fn a_job_is_waited_for_and_goes_back_if_its_client_has_gone() {
+    const TAKE: &str = "queue.take q";
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["FCALL queue.take 1 q 1 1000", "FCALL queue.take 1 q 1 1000 60000"]).await;
+        answer(&toy, TAKE, Got::Nil).await;
+        expect(&mut stream, "$-1\r\n", "there is none").await;
+        answer(&toy, TAKE, Got::Nil).await;
+        answer(&toy, CHANGES, upto(5)).await;
+        answer(&toy, TAKE, Got::Nil).await;
+        answer(&toy, CHANGES, upto(6)).await;
+        answer(&toy, TAKE, job()).await;
+        expect(&mut stream, "*1\r\n*4\r\n$3\r\n7.1\r\n$4\r\nmail\r\n:1\r\n:12\r\n", "the job").await;
+        send(&mut stream, &["FCALL queue.take 1 q 1 1000 60000"]).await;
+        until(|| toy.asked() == [TAKE]).await;
+        drop(stream);
+        pause().await;
+        answer(&toy, TAKE, job()).await;
+        answer(&toy, "queue.back q", Got::Int(1)).await;
+        until(|| toy.meter.resp.connections() == 0).await;
+    });
+}
+
 #[test]
 fn an_item_is_put_back_whose_client_has_gone_whatever_it_had_sent_behind() {
     let much = line("PING").repeat(limits::READ_BYTES_MAX / 4);

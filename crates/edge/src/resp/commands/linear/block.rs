@@ -237,6 +237,8 @@ enum Takes {
     Items(&'static str),
     /// Members with scores, and how they are shown.
     Scored { shown: fn(Reply, Vec<Got>) -> Reply },
+    /// Jobs of a queue, with their tickets.
+    Jobs,
 }
 
 impl Takes {
@@ -245,7 +247,7 @@ impl Takes {
         match (self, got) {
             (Takes::Items(_), got) => Reply::List(vec![name, plain_one(got)]),
             (Takes::Scored { shown }, Got::List(items)) => shown(name, items),
-            (Takes::Moved | Takes::Scored { .. }, got) => plain_one(got),
+            (Takes::Moved | Takes::Scored { .. } | Takes::Jobs, got) => plain_one(got),
         }
     }
 
@@ -253,6 +255,12 @@ impl Takes {
         let bytes = |got| if let Got::Bytes(item) = got { Some(item) } else { None };
         match (self, got) {
             (Takes::Moved, _) => None,
+            (Takes::Jobs, got) => {
+                let Got::List(jobs) = got else { return None };
+                let ticket =
+                    |job| if let Got::List(parts) = job { parts.into_iter().next().and_then(bytes) } else { None };
+                Some(Step::new(key, "queue.back", jobs.into_iter().filter_map(ticket).collect()))
+            }
             // The last that was taken goes back first.
             (Takes::Items(function), Got::List(items)) => {
                 Some(Step::new(key, function, items.into_iter().rev().filter_map(bytes).collect()))
@@ -372,6 +380,15 @@ fn time(call: &Call<'_>, timeout: usize) -> Result<Option<Instant>, Reply> {
 /// More is a mistake: what is counted in milliseconds has no room for it.
 const SECONDS_MAX: f64 = (i64::MAX / 1_000) as f64;
 
+/// `queue.take` that waits for a job, so many milliseconds at most.
+pub fn take_jobs(call: &Call<'_>, key: Bytes, args: Vec<Bytes>, wait_ms: u64) -> Act {
+    let Some(deadline) = Instant::now().checked_add(Duration::from_millis(wait_ms)) else {
+        return Act::Now(Reply::error("ERR timeout is out of range"));
+    };
+    let take = move |key: &Bytes| Step::new(key.clone(), "queue.take", args.clone());
+    begin_until(call, vec![key], Some(deadline), Takes::Jobs, take)
+}
+
 fn begin(
     call: &Call<'_>,
     keys: Vec<Bytes>,
@@ -379,10 +396,19 @@ fn begin(
     takes: Takes,
     take: impl Fn(&Bytes) -> Step + 'static,
 ) -> Act {
-    let deadline = match time(call, timeout) {
-        Ok(deadline) => deadline,
-        Err(error) => return Act::Now(error),
-    };
+    match time(call, timeout) {
+        Ok(deadline) => begin_until(call, keys, deadline, takes, take),
+        Err(error) => Act::Now(error),
+    }
+}
+
+fn begin_until(
+    call: &Call<'_>,
+    keys: Vec<Bytes>,
+    deadline: Option<Instant>,
+    takes: Takes,
+    take: impl Fn(&Bytes) -> Step + 'static,
+) -> Act {
     if keys.len() > BLOCKED_KEYS_MAX {
         return Act::Now(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
     }

@@ -29,7 +29,16 @@ pub fn fcall(call: &mut Call<'_>) -> Act {
     if integer(command.arg(2)) != Some(1) || command.len() < 4 {
         return Act::Now(Reply::error(ONE_KEY));
     }
-    let args = (4..command.len()).map(|i| command.value(i)).collect();
+    let mut args: Vec<Bytes> = (4..command.len()).map(|i| command.value(i)).collect();
+    // For who takes from a queue: how long it waits for a job. The function knows no waiting.
+    if function.name == "queue.take" && args.len() == 3 {
+        let Some(wait_ms) = args.pop().and_then(|ms| integer(&ms)).and_then(|ms| u64::try_from(ms).ok()) else {
+            return Act::Now(Reply::error("ERR how long to wait for a job is a number of milliseconds"));
+        };
+        if wait_ms > 0 && call.client.multi.is_none() {
+            return block::take_jobs(call, command.key(3), args, wait_ms);
+        }
+    }
     let steps = vec![Step::new(command.key(3), function.name, args)];
     let (name, view) = (call.space().name, call.node.gate.view());
     let weak = view.is_weak(&name, function.name);
