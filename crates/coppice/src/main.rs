@@ -37,6 +37,7 @@ mod ports;
 mod postmaster;
 mod program;
 mod program_desk;
+mod queue;
 mod renew_token;
 mod restore;
 mod route;
@@ -145,6 +146,9 @@ enum Command {
     /// Show namespaces: what each promises, the odds of a loss, groups and hot keys
     #[command(subcommand)]
     Ns(ns::NsCommand),
+    /// Show queues of jobs, and put dead jobs back
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
     /// Write the cluster to a folder: declaration, code, and all namespaces that are on disk
     #[command(after_help = backup::BACKUP_MORE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Backup(backup::BackupArgs),
@@ -235,6 +239,7 @@ fn main() {
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
+        Command::Queue(command) => single(queue::queue(command)),
         Command::Backup(args) => single(backup::backup(args)),
         Command::Restore(args) => single(restore::restore(args)),
         Command::Events(args) => single(happened::events(args)),

@@ -38,11 +38,14 @@ use self::scripts::Scripts;
 use self::turned::Turned;
 use super::freshness::Freshness;
 use super::functions;
-use super::heat::{Heat, Hot, HotKey};
+use super::heat::{Heat, Hot, HotKey, KEY_SHOWN_BYTES};
 use super::limits::*;
 use super::op::Wrong;
 use super::place::Placed;
+use super::queue::Kind;
+use super::report::QueueShown;
 use super::space::{CommandId, Space, Verdict};
+use super::value::Value;
 use super::watchers::{Read, Watchers};
 use super::wire::{self, Answer, Batch, Command};
 
@@ -567,6 +570,23 @@ impl Group {
     pub fn hot(&self, now: Time) -> impl Iterator<Item = HotKey> {
         let seen = |hot: &Hot| HotKey { key: hot.key.clone(), rate: hot.rate, waiters: self.waiters(hot.hash) };
         self.heat.hot(now).iter().map(seen)
+    }
+
+    /// Its queues, as they are at this moment.
+    pub fn queues(&self, now: Time) -> impl Iterator<Item = QueueShown> {
+        let (space, clock) = (self.member.state(), self.clock.now(now));
+        space.queues().filter_map(move |key| {
+            let Value::Queue(queue) = &space.get(key)?.value else { return None };
+            let len = |kind| queue.len_of(kind) as u64;
+            Some(QueueShown {
+                name: key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii().to_string(),
+                waiting: len(Kind::Waiting),
+                later: len(Kind::Later),
+                held: len(Kind::Held),
+                dead: len(Kind::Dead),
+                oldest_ms: queue.oldest().map_or(0, |since| clock.saturating_sub(since)),
+            })
+        })
     }
 
     fn waiters(&self, hash: u64) -> u64 {

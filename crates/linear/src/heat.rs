@@ -11,7 +11,7 @@ use super::limits::{HEAT_SPAN, HOT_MIN, HOT_SHOWN};
 /// Keys that are counted at a time.
 const SLOTS: usize = 32;
 /// Of a long key so many bytes are shown.
-const KEY_SHOWN_BYTES: usize = 64;
+pub const KEY_SHOWN_BYTES: usize = 64;
 
 #[derive(Default)]
 pub struct Heat {

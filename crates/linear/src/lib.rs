@@ -76,7 +76,7 @@ pub use machine::{Input, Linear, Output, declared};
 pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
 pub use place::Placed;
 pub use planner::FORMED;
-pub use report::{HotShown, Report};
+pub use report::{HotShown, QueueShown, Report};
 pub use space::Space;
 pub use spec::{Durability, Shards, Spec};
 pub use split::hash_of;

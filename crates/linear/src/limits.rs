@@ -92,6 +92,8 @@ pub const QUEUE_WALL_MS: u64 = 1_000;
 pub const QUEUE_WALL_HEARD_MS: u64 = 60_000;
 /// Queues of a shard: all are shown at once, and each is looked at for metrics.
 pub const QUEUES_MAX: usize = 1_000;
+/// Queues that a node tells the others of each second, of all groups that it leads: 6 KiB.
+pub const QUEUES_TOLD_MAX: usize = 64;
 /// Bytes of replies in one answer: the largest value, and what is told beside it.
 pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 

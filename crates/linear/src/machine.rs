@@ -22,7 +22,7 @@ use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
 use super::planner;
-use super::report::Report;
+use super::report::{QueueShown, Report};
 use super::script::Returned;
 use super::space::Space;
 use super::spec::Spec;
@@ -636,6 +636,12 @@ impl Linear {
     /// Keys that get many commands at this node's members of groups, with their namespaces.
     pub fn hot(&self, now: Time) -> impl Iterator<Item = (&str, HotKey)> {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
+    }
+
+    /// Queues of the groups that this node leads, with their namespaces.
+    pub(super) fn queues_led(&self, now: Time) -> impl Iterator<Item = (&str, QueueShown)> {
+        let led = self.groups.values().filter(|group| group.leads());
+        led.flat_map(move |group| group.queues(now).map(|shown| (group.placed.namespace.as_str(), shown)))
     }
 
     /// Values of [`FIGURES`], in the same order.

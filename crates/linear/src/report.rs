@@ -1,12 +1,13 @@
 //! What a node's part of class `linear` tells the other nodes.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{GroupId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::heat::HotKey;
-use super::limits::UNWHOLE_TOLD_MAX;
+use super::limits::{QUEUES_TOLD_MAX, UNWHOLE_TOLD_MAX};
 use super::machine::Linear;
 
 /// Told once a second. It lies in one object with the reports of other classes, so names of its fields are never given twice.
@@ -21,6 +22,24 @@ pub struct Report {
     pub large: BTreeSet<GroupId>,
     /// By namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotShown>>,
+    /// By namespace: queues of the groups that it leads, those whose jobs wait longest first.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub queues: BTreeMap<String, Vec<QueueShown>>,
+}
+
+/// A queue of jobs, as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueShown {
+    /// Its first 64 bytes; those that are no plain text as `\\x00`.
+    pub name: String,
+    /// Jobs that wait, that come later, that workers have, and that are dead.
+    pub waiting: u64,
+    pub later: u64,
+    pub held: u64,
+    pub dead: u64,
+    /// How long the one waits that has waited longest, milliseconds.
+    pub oldest_ms: u64,
 }
 
 /// A key that gets many commands, as people see it.
@@ -38,7 +57,7 @@ pub struct HotShown {
 impl Report {
     /// What of it is worth telling all nodes at once. The rest are figures, which change all the time.
     pub(super) fn standing(&self) -> Report {
-        Report { hot: BTreeMap::new(), ..self.clone() }
+        Report { hot: BTreeMap::new(), queues: BTreeMap::new(), ..self.clone() }
     }
 }
 
@@ -50,6 +69,17 @@ impl Linear {
             hot.entry(namespace.into()).or_default().push(HotShown { key, rate, waiters });
         }
         let unwhole = self.unwhole().take(UNWHOLE_TOLD_MAX).collect();
-        Report { whole: self.whole(), unwhole, large: self.large(), hot }
+        Report { whole: self.whole(), unwhole, large: self.large(), hot, queues: self.queues(now) }
+    }
+
+    fn queues(&self, now: Time) -> BTreeMap<String, Vec<QueueShown>> {
+        let mut all: Vec<(&str, QueueShown)> = self.queues_led(now).collect();
+        let urgent = |shown: &QueueShown| Reverse((shown.oldest_ms, shown.dead, shown.waiting));
+        all.sort_by_key(|(namespace, shown)| (urgent(shown), *namespace, shown.name.clone()));
+        let mut of: BTreeMap<String, Vec<QueueShown>> = BTreeMap::new();
+        for (namespace, shown) in all.into_iter().take(QUEUES_TOLD_MAX) {
+            of.entry(namespace.into()).or_default().push(shown);
+        }
+        of
     }
 }

@@ -132,7 +132,9 @@ dialog.querySelector("form").addEventListener("submit", async (event) => {
     const answer = await reply.json();
     if (!reply.ok) throw new Error(answer.error);
     if (asked !== wish) return;
-    said.textContent = asked.ask.replace(/\?$/, ": ") + (answer.changes.join(", ") || "it is so already");
+    // What changed of the declaration; or figures, each with its name.
+    const changes = answer.changes ?? Object.entries(answer).map(([name, count]) => `${count} ${name}`);
+    said.textContent = asked.ask.replace(/\?$/, ": ") + (changes.join(", ") || "it is so already");
     dialog.close();
   } catch (error) {
     if (asked === wish) problem.textContent = error.message;

@@ -218,6 +218,7 @@ fn namespaces(picture: &Picture) -> Markup {
                 }
             }
             (hot_keys(picture))
+            (queues(picture))
         }
     }
 }
@@ -282,6 +283,40 @@ fn certificates(picture: &Picture) -> Markup {
 fn holds(used: &Used) -> String {
     let size = base::text::size_text(used.bytes);
     if used.percent == 0 { size } else { format!("{size}, {} %", used.percent) }
+}
+
+/// Is this the name itself? A long one is cut off, and bytes that are no plain text are written otherwise.
+fn is_whole(name: &str) -> bool {
+    name.len() < 64 && !name.contains('\\')
+}
+
+/// Queues of jobs, with a button where jobs are dead.
+fn queues(picture: &Picture) -> Markup {
+    let all = || picture.namespaces.iter().flat_map(|namespace| namespace.queues.iter().map(move |of| (namespace, of)));
+    html! {
+        @if all().next().is_some() {
+            h3 { "Queues of jobs" }
+            div.wide tabindex="0" role="group" aria-label="Table of queues" {
+                table {
+                    thead { tr { @for head in ["Namespace", "Queue", "Waiting", "Oldest", "Later", "Held", "Dead", ""] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for (namespace, queue) in all() {
+                            tr {
+                                th scope="row" { (namespace.name) }
+                                td { code { (queue.name) } }
+                                td.n { (queue.waiting) }
+                                td.n { @if queue.waiting == 0 { "-" } @else { (span(queue.oldest_ms)) } }
+                                td.n { (queue.later) }
+                                td.n { (queue.held) }
+                                td.n { @if queue.dead > 0 { strong { (queue.dead) } } @else { "0" } }
+                                td { @if queue.dead > 0 && is_whole(&queue.name) { (switch::retry(&namespace.name, &queue.name)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn hot_keys(picture: &Picture) -> Markup {
@@ -456,6 +491,7 @@ fn iso(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::Queue;
 
     fn picture() -> Picture {
         Picture::read(serde_json::json!({
@@ -499,6 +535,20 @@ mod tests {
         assert!(shown.contains("777") && shown.contains("2MiB, 83 %"), "{shown}");
         picture.namespaces[0].used = Some(Used { percent: 0, ..picture.namespaces[0].used.unwrap() });
         assert!(namespaces(&picture).into_string().contains(">2MiB<"));
+    }
+
+    #[test]
+    fn queues_are_shown_and_dead_jobs_have_a_button() {
+        let mut picture = picture();
+        assert!(!namespaces(&picture).into_string().contains("Queues of jobs"));
+        let queue =
+            |name: &str, dead| Queue { name: name.into(), waiting: 4, oldest_ms: 90_000, dead, ..Queue::default() };
+        picture.namespaces[0].queues = vec![queue("mails<1>/x", 3), queue("idle", 0), queue("a\\xff", 1)];
+        let shown = namespaces(&picture).into_string();
+        for part in ["Queues of jobs", "mails&lt;1&gt;/x", "/v1/ns/carts/queues/mails%3C1%3E%2Fx/retry"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        assert_eq!(count(&shown, "/retry"), 1, "{shown}");
     }
 
     #[test]

@@ -197,6 +197,8 @@ pub struct Namespace {
     pub used: Option<Used>,
     /// Keys that get many commands, the hottest first.
     pub hot: Vec<HotKey>,
+    /// Its queues of jobs, those whose jobs wait longest first.
+    pub queues: Vec<Queue>,
     /// Its consensus groups, if its class has any.
     pub shards: Vec<Shard>,
 }
@@ -208,6 +210,18 @@ pub struct Shard {
     pub name: String,
     pub leader: Option<String>,
     pub members: Vec<String>,
+}
+
+/// A queue of jobs. Who has no token sees a hash of its name.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Queue {
+    pub name: String,
+    pub waiting: u64,
+    pub later: u64,
+    pub held: u64,
+    pub dead: u64,
+    pub oldest_ms: u64,
 }
 
 /// A certificate of the cluster. One that comes by itself has no end until it is there.

@@ -31,6 +31,13 @@ pub fn enable(part: &str) -> Markup {
     button(&format!("/v1/enable/{}", plain(part)), "Enable", part, "It is put back into use.")
 }
 
+/// Dead jobs of a queue.
+pub fn retry(namespace: &str, queue: &str) -> Markup {
+    let what = "Its dead jobs wait again as if they had just been put, a thousand at most at a time. If names are hidden, show keys first.";
+    let path = format!("/v1/ns/{}/queues/{}/retry", segment(namespace), segment(queue));
+    button(&path, "Retry", &format!("dead jobs of {queue}"), what)
+}
+
 /// What only the operator sees: it is hidden until the token is there.
 pub fn show() -> Markup {
     let what = "Keys of namespaces, and what clones said before they ended, are shown to who has the operator's token.";
@@ -64,6 +71,11 @@ pub fn dialog() -> Markup {
             }
         }
     }
+}
+
+/// One part of a path, which a `/` would end.
+fn segment(name: &str) -> String {
+    plain(name).replace('/', "%2F")
 }
 
 /// Part of a path of the API: only what needs no care there is left as it is.

@@ -25,7 +25,7 @@ use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
     self, AskedView, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView,
-    OverflowView, PartitionView, RootView, ServiceView, ShardView, StubView, VersionView,
+    OverflowView, PartitionView, QueueView, RootView, ServiceView, ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.
@@ -299,6 +299,12 @@ impl Node {
             }
         }
         hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
+        let told = self.live_cards().filter_map(|card| self.report_of(card.id).classes.linear.queues.get(name));
+        let mut queues: Vec<QueueView> = told.flatten().cloned().collect();
+        queues.sort_by(|a, b| b.oldest_ms.cmp(&a.oldest_ms).then_with(|| a.name.cmp(&b.name)));
+        // Who led before may tell of one, too, for a moment.
+        let mut seen = BTreeSet::new();
+        queues.retain(|queue| seen.insert(queue.name.clone()));
         let (session, linear) = (spec.session(), spec.linear());
         let durability = linear.map(state::linear::Spec::durability);
         let longest = |id| self.report_of(id).gauges.get(UNFORCED_FIGURE).copied();
@@ -328,6 +334,7 @@ impl Node {
             }),
             shards: self.shards_shown.of.get(name).cloned().unwrap_or_default(),
             hot,
+            queues,
             odds: session.map(|spec| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),
         }
     }

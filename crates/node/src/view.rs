@@ -14,6 +14,7 @@ use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
 pub use state::linear::HotShown as HotKeyView;
+pub use state::linear::QueueShown as QueueView;
 use state::session::odds::Odds;
 use state::{Class, NamespaceSpec};
 
@@ -569,6 +570,9 @@ pub struct NamespaceView {
     /// Keys of a linear namespace that get many commands, the hottest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotKeyView>,
+    /// Queues of jobs of a linear namespace, those whose jobs wait longest first; 64 of each node that leads some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueView>,
     /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub odds: Option<Odds>,

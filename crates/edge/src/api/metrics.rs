@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
-use node::view::{CloneState, NodeState, RunsView, StubView, UsedView};
+use node::view::{CloneState, NodeState, QueueView, RunsView, StubView, UsedView};
 
-use super::{Api, clone_metrics as clones};
+use super::{Api, Sight, clone_metrics as clones};
 use crate::Meter;
 use crate::answers::CODES;
 use crate::clone_stages::Work;
@@ -24,8 +24,9 @@ use crate::meter::{CacheCounts, CacheMeter, PipeCounts, Pipes};
 use crate::part::PartFigures;
 use crate::turnstile::{Front, Turnstiles};
 
-pub async fn metrics(State(api): State<Api>) -> Response {
-    let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
+pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
+    let view = api.view();
+    let mut text = text(&Sight::of(&headers, &view).view(&view), &api.meter.totals(), api.meter.stages());
     text += &partitions(&api.meter.turnstiles);
     text += &caches(&api.meter.caches);
     text += &pipes(&api.meter.pipes);
@@ -101,6 +102,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     runs(view, &mut out);
     clones::asked(view, &mut out);
     namespaces(view, &mut out);
+    queues(view, &mut out);
     out.family(
         "coppice_certificate_ends_seconds",
         "gauge",
@@ -168,6 +170,30 @@ fn namespaces(view: &View, out: &mut Text) {
                 out.sample(name, &[("namespace", &namespace.name)], value);
             }
         }
+    }
+}
+
+/// Queues of jobs: who has no token sees a hash of each one's name.
+fn queues(view: &View, out: &mut Text) {
+    let all = || view.namespaces.iter().flat_map(|of| of.queues.iter().map(move |queue| (of, queue)));
+    type Of = fn(&QueueView) -> u64;
+    let states: [(&str, Of); 4] =
+        [("waiting", |q| q.waiting), ("later", |q| q.later), ("held", |q| q.held), ("dead", |q| q.dead)];
+    out.family(
+        "coppice_queue_jobs",
+        "gauge",
+        "Jobs of a queue that wait, that come later, that workers have, that are dead.",
+    );
+    for (namespace, queue) in all() {
+        for (state, of) in states {
+            let labels = [("namespace", &*namespace.name), ("queue", &*queue.name), ("state", state)];
+            out.sample("coppice_queue_jobs", &labels, of(queue));
+        }
+    }
+    out.family("coppice_queue_oldest_seconds", "gauge", "How long the job of a queue waits that has waited longest.");
+    for (namespace, queue) in all() {
+        let labels = [("namespace", &*namespace.name), ("queue", &*queue.name)];
+        out.sample("coppice_queue_oldest_seconds", &labels, queue.oldest_ms as f64 / 1e3);
     }
 }
 
@@ -645,7 +671,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
 
 - A counter counts since the node started, and its name ends in `_total`. A gauge is what is now, or was in the last second.
 - A histogram has `_bucket` (with `le`), `_sum` and `_count`, and counts since the node started. Times are in seconds, sizes in bytes, ratios from 0 to 1.
-- Those with labels have a value for each of what the labels name: `node`, `service`, `code`, `door`, `clone`, `partition`, `stage`, `brick`, `namespace`.
+- Those with labels have a value for each of what the labels name: `node`, `service`, `code`, `door`, `clone`, `partition`, `stage`, `brick`, `namespace`, `queue`.
 - `packaging/prometheus/` has a dashboard for Grafana and rules for alerts: [maintenance](guide/maintenance.md#prometheus).
 - Classes and doors are told by the second word of a name: `session`, `linear`, `cache`, `soft`, `object`, `http`, `resp`, `tcp`.
 - What a new figure needs: [recipe](recipes/metric.md).

@@ -1,4 +1,4 @@
-//! What of the view is shown to whom. Keys of a namespace are often names and addresses of people, so whoever has neither its token
+//! What of the view is shown to whom. Keys of a namespace, and names of its queues, are often names and addresses of people, so whoever has neither its token
 //! nor the operator's sees a hash of each: the same key is recognised from one second to the next, and nothing else. What clones
 //! said before they ended may have secrets in it, and is the operator's.
 
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use axum::http::HeaderMap;
 use node::View;
-use node::view::{HotKeyView, NamespaceView};
+use node::view::NamespaceView;
 use ring::hmac;
 
 use super::guard;
@@ -41,7 +41,9 @@ impl Sight {
     pub fn view<'a>(&self, view: &'a View) -> Cow<'a, View> {
         let talks = view.services.iter().flat_map(|service| &service.clones).any(|clone| !clone.last_output.is_empty());
         let talks = talks || view.services.iter().any(|service| service.runs.is_some());
-        if self.is_operator || !talks && view.namespaces.iter().all(|namespace| namespace.hot.is_empty()) {
+        if self.is_operator
+            || !talks && view.namespaces.iter().all(|namespace| namespace.hot.is_empty() && namespace.queues.is_empty())
+        {
             return Cow::Borrowed(view);
         }
         let mut view = view.clone();
@@ -67,7 +69,10 @@ impl Sight {
     fn hide(&self, namespace: &mut NamespaceView, key: &hmac::Key) {
         if !(self.is_operator || self.namespaces.contains(&namespace.name)) {
             for hot in &mut namespace.hot {
-                hot.key = hash(key, &namespace.name, hot);
+                hot.key = hash(key, &format!("hot key of {}: {}", namespace.name, hot.key));
+            }
+            for queue in &mut namespace.queues {
+                queue.name = hash(key, &format!("queue of {}: {}", namespace.name, queue.name));
             }
         }
     }
@@ -78,7 +83,7 @@ fn key(view: &View) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, view.admin_token.as_bytes())
 }
 
-fn hash(key: &hmac::Key, namespace: &str, hot: &HotKeyView) -> String {
-    let mac = hmac::sign(key, format!("hot key of {namespace}: {}", hot.key).as_bytes());
+fn hash(key: &hmac::Key, text: &str) -> String {
+    let mac = hmac::sign(key, text.as_bytes());
     mac.as_ref()[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
 }
