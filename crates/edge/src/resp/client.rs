@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::{Priority, Span};
+use base::{Outcome, Priority, Span};
 use bytes::Bytes;
 use channels::Message;
 use host::crowd::{Crowd, Gone, Place, network};
@@ -16,13 +16,15 @@ use node::View;
 use node::renewed::Formers;
 use state::Class;
 use state::linear::limits::STEPS_MAX;
-use state::linear::{Condition, Step};
+use state::linear::{Condition, Ran, Step};
 
 use super::changes::tracking::{Reading, Tracks};
-use super::commands::Spec;
 use super::commands::linear::Then;
+use super::commands::{self, Act, Spec};
 use super::encode::{Protocol, Reply};
+use super::gate::Gate;
 use super::limits::MULTI_BYTES_MAX;
+use super::ops::Space;
 use super::parse::{Bounds, Command};
 use super::subscribers::Hears;
 use crate::secret::same_secret;
@@ -352,6 +354,21 @@ fn is_former(view: &View, namespace: &str, token: &[u8]) -> bool {
 }
 
 impl Client {
+    /// What a command asks, so that its client is not told of its own changes, if it wants that. Not of what is put together for EXEC.
+    pub fn owning(&self, act: Act, gate: &Rc<Gate>) -> Act {
+        let (Some(tracks), Some(known)) = (&self.tracks, &self.known) else { return act };
+        let Act::Linear(mut op, then) = act else { return act };
+        let Some(writing) = tracks.writes(&mut op) else { return Act::Linear(op, then) };
+        let space = Space { name: Arc::clone(&known.namespace), gate: Rc::clone(gate), priority: self.priority() };
+        Act::Later(Box::pin(async move {
+            let mut outcome = space.ask_linear(op).await;
+            if let Outcome::Done(Ran::Done(got)) = &mut outcome {
+                writing.done(got);
+            }
+            commands::linear::reply(outcome, then)
+        }))
+    }
+
     /// Keys that this command is about to read, of whose changes the client is to be told.
     pub fn reads(&self, command: &Command, spec: &Spec, in_multi: bool) -> Option<Reading> {
         let tracks = self.tracks.as_ref()?;

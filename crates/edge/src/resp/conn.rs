@@ -486,7 +486,11 @@ impl Conn {
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
             let mut about = About { bytes: command.bytes(), ..About::default() };
-            let act = if in_multi { commands::linear::queue(&mut self.client, &command, spec, act) } else { act };
+            let act = if in_multi {
+                commands::linear::queue(&mut self.client, &command, spec, act)
+            } else {
+                self.client.owning(act, &self.node.gate)
+            };
             let (work, closes) = match act {
                 Act::Later(_) | Act::Block(_) if matches!(meets, Meets::In(_)) => {
                     reading.into_iter().for_each(Reading::ends);

@@ -143,6 +143,10 @@ fn page(outcome: base::Outcome<Ran>) -> Page {
 /// None: all keys of the shard were removed.
 fn changed(change: &Got) -> Option<Changed> {
     let Got::List(parts) = change else { return None };
-    let [Got::Int(_), Got::Bytes(key), Got::Bytes(what), _, Got::Bytes(by)] = &parts[..] else { return None };
-    (&what[..] != b"cleared").then(|| Changed { key: key.clone(), events: of_function(by, what) })
+    let [Got::Int(version), Got::Bytes(key), Got::Bytes(what), _, Got::Bytes(by)] = &parts[..] else { return None };
+    (&what[..] != b"cleared").then(|| Changed {
+        version: *version as u64,
+        key: key.clone(),
+        events: of_function(by, what),
+    })
 }

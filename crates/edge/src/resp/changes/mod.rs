@@ -23,6 +23,7 @@ use super::subscribers::Subscribers;
 
 mod events;
 mod linear;
+pub mod own;
 mod soft;
 pub mod tracking;
 
@@ -84,6 +85,8 @@ impl std::fmt::Debug for Wants {
 /// A key that changed, and what Redis calls that: nothing if it has no word for it.
 #[derive(Clone, PartialEq, Debug)]
 struct Changed {
+    /// Of its shard; 0 where nobody counts them.
+    version: u64,
     key: Bytes,
     events: [&'static str; 2],
 }
@@ -165,7 +168,7 @@ impl Changes {
 
     /// These keys changed, in this order.
     fn changed(&self, feed: &Feed, changed: &[Changed]) {
-        self.tracking.changed(&feed.namespace, changed.iter().map(|changed| &changed.key));
+        self.tracking.changed(&feed.namespace, changed);
         let places: Vec<Place> = feed.of_events.borrow().keys().cloned().collect();
         for (home, database) in &places {
             let number = database.to_string();

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use channels::Kind;
+use state::linear::Op;
 
-use super::{Changes, Wants};
+use super::own::{Own, Whose, Writing};
+use super::{Changed, Changes, Wants};
 use crate::resp::commands::{Does, Spec};
 use crate::resp::encode::{Reply, bulk};
 use crate::resp::parse::Command;
@@ -63,7 +65,7 @@ pub enum Which {
     OptOut,
 }
 
-struct Tracker {
+pub struct Tracker {
     id: u64,
     /// Whose connections it is among.
     home: Arc<str>,
@@ -75,6 +77,9 @@ struct Tracker {
     keys: RefCell<BTreeSet<Bytes>>,
     /// Keys whose replies are under way: how many, and whether they changed meanwhile.
     reading: RefCell<HashMap<Bytes, (u32, bool)>>,
+    /// What it changed itself, if it is not to be told of that.
+    noloop: bool,
+    pub own: Own,
 }
 
 /// Who is told.
@@ -133,6 +138,8 @@ impl Changes {
             to: to.map_or_else(To::Other, To::Itself),
             keys: RefCell::default(),
             reading: RefCell::default(),
+            noloop,
+            own: Own::default(),
         });
         let mut spaces = self.tracking.spaces.borrow_mut();
         spaces.entry(Arc::clone(namespace)).or_default().clients.insert(id, Rc::clone(&tracker));
@@ -155,23 +162,41 @@ impl Tracking {
     }
 
     /// These keys changed.
-    pub fn changed<'a>(&self, namespace: &str, keys: impl Iterator<Item = &'a Bytes>) {
+    pub(super) fn changed(&self, namespace: &str, changed: &[Changed]) {
+        self.tell_of(namespace, changed, None);
+    }
+
+    /// The same, for one client alone: what was heard of before it was known whether it was its own.
+    pub(super) fn changed_for(&self, tracker: &Tracker, changed: &[Changed]) {
+        self.tell_of(&tracker.namespace, changed, Some(tracker.id));
+    }
+
+    fn tell_of(&self, namespace: &str, changed: &[Changed], only: Option<u64>) {
+        let is_meant = |tracker: &&Rc<Tracker>| only.is_none_or(|id| tracker.id == id);
         let mut told: BTreeMap<u64, (Rc<Tracker>, Vec<Bytes>)> = BTreeMap::new();
         {
             let mut spaces = self.spaces.borrow_mut();
             let Some(space) = spaces.get_mut(namespace) else { return };
             let of_prefixes = |tracker: &&Rc<Tracker>| matches!(tracker.how, How::Prefixes(_));
-            let of_prefixes: Vec<Rc<Tracker>> = space.clients.values().filter(of_prefixes).cloned().collect();
-            for key in keys {
+            let of_prefixes: Vec<Rc<Tracker>> =
+                space.clients.values().filter(is_meant).filter(of_prefixes).cloned().collect();
+            let silent: Vec<Rc<Tracker>> =
+                space.clients.values().filter(is_meant).filter(|it| it.noloop).cloned().collect();
+            for Changed { version, key, .. } in changed {
+                // Its own, or perhaps, and then it is told later. What it keeps of that it goes on keeping: it may have read it since.
+                let is_own = |tracker: &&Rc<Tracker>| tracker.own.hear(key, *version) != Whose::Others;
+                let own: BTreeSet<u64> = silent.iter().filter(is_own).map(|tracker| tracker.id).collect();
                 let mut tell = |tracker: &Rc<Tracker>| {
                     let (_, told) = told.entry(tracker.id).or_insert_with(|| (Rc::clone(tracker), Vec::new()));
                     if told.last() != Some(key) {
                         told.push(key.clone());
                     }
                 };
-                of_prefixes.iter().filter(|tracker| tracker.how.names(key)).for_each(&mut tell);
+                let names = |tracker: &&Rc<Tracker>| tracker.how.names(key) && !own.contains(&tracker.id);
+                of_prefixes.iter().filter(names).for_each(&mut tell);
                 let readers = space.by_key.get(key).cloned().unwrap_or_default();
-                let readers: Vec<_> = readers.iter().filter_map(|id| space.clients.get(id).cloned()).collect();
+                let readers = readers.iter().filter(|id| !own.contains(id)).filter_map(|id| space.clients.get(id));
+                let readers: Vec<_> = readers.filter(is_meant).cloned().collect();
                 for tracker in readers {
                     if tracker.is_read_now(key) {
                         continue;
@@ -197,6 +222,7 @@ impl Tracking {
                 How::Prefixes(_) => !is_begin,
             };
             let clients: Vec<Rc<Tracker>> = space.clients.values().filter(may_keep).cloned().collect();
+            space.clients.values().for_each(|tracker| tracker.own.forget());
             for tracker in &clients {
                 let keys: Vec<Bytes> = tracker.keys.borrow().iter().cloned().collect();
                 keys.iter().filter(|key| !tracker.is_read_now(key)).for_each(|key| self.forget(space, tracker, key));
@@ -326,6 +352,11 @@ impl Tracks {
     /// Waits until changes are told.
     pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + 'static {
         self.wants.begun()
+    }
+
+    /// An operation is about to be asked: what it changes is the client's own, if it does not want to be told of that.
+    pub fn writes(&self, op: &mut Op) -> Option<Writing> {
+        if self.noloop { Writing::begin(&self.tracker, &self.all, op) } else { None }
     }
 
     /// A command begins: these keys of its are told of, once its reply is written.

@@ -297,3 +297,77 @@ fn what_a_transaction_reads_is_followed_and_a_client_that_goes_leaves_nothing() 
         panic!("its keys are kept though it has gone");
     });
 }
+
+#[test]
+fn with_noloop_nobody_is_told_of_his_own_changes() {
+    with_door(|toy, mut stream| async move {
+        set_bank(&toy, base::LEVEL);
+        let mut writer = another(&stream).await;
+        sign_in_three(&mut stream).await;
+        send(&mut stream, &["CLIENT TRACKING ON NOLOOP"]).await;
+        until_ends(&mut stream, "+OK\r\n").await;
+        send(&mut stream, &["GET a", "GET b", "GET z", "PING"]).await;
+        until_ends(&mut stream, "+PONG\r\n").await;
+        let own = [
+            "SET a 1",
+            "APPEND a x",
+            "DEL a",
+            "MSET a 2 b 2",
+            "INCR b",
+            "RENAME b a",
+            "DEL none",
+            "SADD s x",
+            "SADD s x",
+        ];
+        send(&mut stream, &own).await;
+        until_ends(&mut stream, "+OK\r\n:2\r\n:1\r\n+OK\r\n:3\r\n+OK\r\n:0\r\n:1\r\n:0\r\n").await;
+        send(&mut stream, &["MULTI", "SET a 3", "INCR a", "EXEC"]).await;
+        until_ends(&mut stream, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:4\r\n").await;
+        send(&mut writer, &["SET z 1"]).await;
+        expect(&mut stream, &stale(&["z"]), "nothing of its own before it").await;
+        // What others change of the same keys is told.
+        send(&mut writer, &["SET a 5"]).await;
+        expect(&mut stream, &stale(&["a"]), "of others").await;
+        send(&mut stream, &["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP"]).await;
+        until_ends(&mut stream, "+OK\r\n+OK\r\n").await;
+        send(&mut stream, &["SET a 6", "PING"]).await;
+        until_ends(&mut stream, "+PONG\r\n").await;
+        send(&mut writer, &["SET a 7"]).await;
+        expect(&mut stream, &stale(&["a"]), "once: of others").await;
+        send(&mut writer, &["SET c 7"]).await;
+        expect(&mut stream, &stale(&["c"]), "none was left over").await;
+    });
+}
+
+#[test]
+fn what_is_heard_of_while_a_client_writes_is_told_if_it_was_not_its_own() {
+    with_door(|toy, mut stream| async move {
+        use linear::Reply::Int;
+        set_bank(&toy, base::LEVEL);
+        sign_in_three(&mut stream).await;
+        send(&mut stream, &["CLIENT TRACKING ON NOLOOP"]).await;
+        until_ends(&mut stream, "+OK\r\n").await;
+        send(&mut stream, &["GET k", "PING"]).await;
+        until_ends(&mut stream, "+PONG\r\n").await;
+        toy.holds.set(true);
+        send(&mut stream, &["INCR k"]).await;
+        until(|| toy.held_linear.borrow().iter().any(|(op, _)| op.steps.len() == 3)).await;
+        // One by somebody else just before it, and its own.
+        for version in [5, 6] {
+            answer_held(&toy, "changes.prefix", changes(version, "k")).await;
+        }
+        pause().await;
+        let (op, send_back) = {
+            let mut held = toy.held_linear.borrow_mut();
+            let at = held.iter().position(|(op, _)| op.steps.len() == 3).unwrap();
+            held.remove(at)
+        };
+        assert_eq!(op.steps.iter().map(|step| step.function).collect::<Vec<_>>(), ["version", "number.add", "version"]);
+        send_back.send(Answer::Linear(Outcome::Done(linear::Ran::Done(vec![Int(5), Int(2), Int(6)])))).unwrap();
+        let mut seen = until_ends(&mut stream, "k\r\n").await;
+        if !seen.contains(":2\r\n") {
+            seen += &until_ends(&mut stream, "\r\n").await;
+        }
+        assert_eq!((seen.matches("invalidate").count(), seen.matches(":2\r\n").count()), (1, 1), "{seen}");
+    });
+}

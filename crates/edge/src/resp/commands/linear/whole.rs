@@ -144,17 +144,23 @@ fn exec(call: &mut Call<'_>) -> Act {
     }
     // What was watched has other versions by the time that it is asked again.
     let said = call.once.map(|_| said);
-    let op = Op { conditions, once: call.once, said, ..Op::of(call.space().name, op_steps) };
+    let mut op = Op { conditions, once: call.once, said, ..Op::of(call.space().name, op_steps) };
     if op.steps.is_empty() && queued.iter().all(|one| matches!(one, Queued::Said(_))) {
         let said = |queued| if let Queued::Said(reply) = queued { Some(reply) } else { None };
         return Act::Now(Reply::List(queued.into_iter().filter_map(said).collect()));
     }
+    let writing = call.client.tracks.as_ref().and_then(|tracks| tracks.writes(&mut op));
     let (space, subscribers) = (call.space(), Rc::clone(&call.node.subscribers));
     Call::later(async move {
         let mut got = match op.steps.len() {
             0 => Vec::new(),
             _ => match space.ask_linear(op).await {
-                Outcome::Done(Ran::Done(got)) => got,
+                Outcome::Done(Ran::Done(mut got)) => {
+                    if let Some(writing) = writing {
+                        writing.done(&mut got);
+                    }
+                    got
+                }
                 other => return reply(other, plain),
             },
         }
