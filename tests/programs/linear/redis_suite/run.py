@@ -14,13 +14,16 @@ import sys
 FILES = """unit/type/string unit/type/incr unit/type/list unit/type/list-3 unit/type/hash unit/type/set unit/type/zset
 unit/type/stream unit/type/stream-cgroups unit/keyspace unit/expire unit/scan unit/multi unit/bitops unit/sort""".split()
 # What is about one process of Redis and its inside.
-WITHOUT = "-needs:debug -needs:repl -needs:config-maxmemory -needs:save -large-memory -slow -cluster:skip -cluster -scripting"
+WITHOUT = "-needs:debug -needs:repl -needs:config-maxmemory -needs:save -large-memory -slow -cluster:skip -cluster"
+# Files whose tests all have the tag `scripting`. In others it marks those that make their keys by scripts.
+OF_SCRIPTS = ("unit/scripting", "unit/functions")
 WITHIN = 400
 
 
 def run(source, port, file):
+    without = WITHOUT if file in OF_SCRIPTS else WITHOUT + " -scripting"
     suite = ["tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", port, "--singledb", "--single", file,
-             "--ignore-encoding", "--ignore-digest", "--durable", "--timeout", str(WITHIN), "--tags", WITHOUT]
+             "--ignore-encoding", "--ignore-digest", "--durable", "--timeout", str(WITHIN), "--tags", without]
     try:
         said = subprocess.run(suite, cwd=source, capture_output=True, timeout=WITHIN + 20).stdout
     except subprocess.TimeoutExpired as late:

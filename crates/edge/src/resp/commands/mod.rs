@@ -433,9 +433,12 @@ fn unknown_subcommand(call: &Call<'_>, offered: &str) -> Act {
     {
         return Act::Now(help(spec.name, &subcommands(spec.syntax)));
     }
-    let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]).to_uppercase();
+    let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]);
     let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
-    Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class {class}: offered are {offered}")))
+    // It begins with Redis' words, for programs that look for them.
+    Act::Now(Reply::Error(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP. Class {class} offers {offered}"
+    )))
 }
 
 /// The alternatives of a syntax, each as it is to be typed.

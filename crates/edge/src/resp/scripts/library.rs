@@ -57,8 +57,9 @@ pub fn header(code: &[u8]) -> Result<(String, Bytes), String> {
     }
     let end = memchr::memchr(b'\n', code).ok_or("ERR Invalid library metadata")?;
     let line = String::from_utf8_lossy(&code[2..end]).into_owned();
-    let mut words = line.split_ascii_whitespace();
-    let engine = words.next().unwrap_or_default();
+    // The engine stands at the beginning, so a blank there is none.
+    let (engine, words) = line.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((&line, ""));
+    let words = words.split_ascii_whitespace();
     let mut name = None;
     for word in words {
         match word.split_once('=') {
@@ -69,13 +70,13 @@ pub fn header(code: &[u8]) -> Result<(String, Bytes), String> {
             _ => return Err(format!("ERR Invalid metadata value given: {word}")),
         }
     }
+    if !engine.eq_ignore_ascii_case("lua") {
+        return Err(format!("ERR Engine '{engine}' not found"));
+    }
     let name = name.ok_or("ERR Library name was not given")?;
     if !is_name(&name) {
         let why = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
         return Err(why.into());
-    }
-    if !engine.eq_ignore_ascii_case("lua") {
-        return Err(format!("ERR Engine '{engine}' not found"));
     }
     Ok((name, Bytes::copy_from_slice(&code[end..])))
 }

@@ -414,7 +414,7 @@ local function register(...)
     made = { name = first, callback = second, flags = {} }
   end
   if not string.find(made.name, "^[%w_]+$") or #made.name > 256 then
-    refuse("Function names can only contain letters, numbers, or underscores(_) and must be at least one character long")
+    refuse("Library names can only contain letters, numbers, or underscores(_) and must be at least one character long")
   end
   for _, other in ipairs(registering) do
     if other.name == made.name then

@@ -219,7 +219,7 @@ impl Vm {
         let failed = |why: &str| format!("ERR Error registering functions: {why}");
         let (ok, made): (bool, Value) = self.load.call(code).map_err(|error| failed(&error_text(&error)))?;
         if self.at.ended.get() {
-            return Err(failed("it takes too long"));
+            return Err(failed("FUNCTION LOAD timeout"));
         }
         let Value::Table(made) = made else { return Err(failed("unknown")) };
         if !ok {

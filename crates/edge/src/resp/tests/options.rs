@@ -32,6 +32,7 @@ const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
     (&["INFO"], "", "names of sections that there are not, as in Redis"),
     (&["QUIT"], "", "as in Redis"),
     (&["FUNCTION"], "WITHCODE", "no library is loaded there, and those that are built in have no code"),
+    (&["FUNCTION"], "LIBRARYNAME", "no library is loaded there, and those that are built in are not called so"),
     (&["EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"], "", "what stands behind the keys is the script's own"),
 ];
 

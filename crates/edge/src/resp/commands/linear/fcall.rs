@@ -48,9 +48,9 @@ pub fn fcall(call: &mut Call<'_>) -> Act {
 
 fn called(got: Vec<Got>, shown: fn(Got) -> Reply) -> Reply {
     match only(got) {
-        Got::Wrong(Wrong::Arguments) => {
-            Reply::error("ERR wrong arguments for this function: FUNCTION LIST says what each takes")
-        }
+        Got::Wrong(Wrong::Arguments) => Reply::error(
+            "ERR wrong arguments for this function: FUNCTION LIST LIBRARYNAME coppice says what each takes",
+        ),
         wrong @ Got::Wrong(_) => plain_one(wrong),
         got => shown(got),
     }

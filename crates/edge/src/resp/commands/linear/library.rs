@@ -26,7 +26,7 @@ pub const ALL: &[Spec] = &[noted(
         "libraries of functions in Lua",
         function,
     ),
-    "LIST begins with the functions that are built in; libraries are 1,000 of 4 MiB together, in all shards, and \
+    "LIST LIBRARYNAME coppice has the functions that are built in; libraries are 1,000 of 4 MiB together, in all shards, and \
      not where the namespace declares \
      functions of a service; KILL finds nothing to end",
 )];
@@ -42,10 +42,11 @@ fn function(call: &mut Call<'_>) -> Act {
         ));
     }
     match (&sub[..], len) {
-        (b"LOAD", 3..=4) => {
-            let replaces = len == 4 && is(command.arg(2), "REPLACE");
-            if len == 4 && !replaces {
-                let option = String::from_utf8_lossy(command.arg(2)).into_owned();
+        (b"LOAD", 3..) => {
+            let is_option = |at: &usize| !is(command.arg(*at), "REPLACE");
+            let replaces = len > 3;
+            if let Some(other) = (2..len - 1).find(is_option) {
+                let option = String::from_utf8_lossy(command.arg(other)).into_owned();
                 return Act::Now(Reply::Error(format!("ERR Unknown option given: {option}")));
             }
             let code = command.value(len - 1);
@@ -84,7 +85,8 @@ fn function(call: &mut Call<'_>) -> Act {
             }
             Call::later(async move {
                 let fits = |name: &[u8]| pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, name));
-                let mut all = if fits(b"coppice") { vec![built_in()] } else { Vec::new() };
+                // Nobody has loaded it: who asks for all wants those that somebody has.
+                let mut all = if pattern.is_some() && fits(b"coppice") { vec![built_in()] } else { Vec::new() };
                 match desk.libraries().await {
                     Ok(kept) => all.extend(
                         kept.values().filter(|(about, _)| fits(about.name.as_bytes())).map(|one| shown(one, with_code)),

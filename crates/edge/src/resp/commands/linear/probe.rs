@@ -95,7 +95,7 @@ pub const ALL: &[Spec] = &[
             "runs a function by name",
             fcall,
         ),
-        "functions are built in (FUNCTION LIST) or of the service that the namespace declares, with one key each, or of a library, with any",
+        "functions are built in (FUNCTION LIST LIBRARYNAME coppice) or of the service that the namespace declares, with one key each, or of a library, with any",
     ),
     noted(
         spec(
