@@ -213,6 +213,65 @@ impl Drop for Loss {
     }
 }
 
+/// What goes between nodes, which are at one machine's addresses: counted, and dropped on demand. Only within [`enter_network`].
+pub struct Between {
+    but: String,
+}
+
+impl Between {
+    /// All packets but those to and from doors at these ports.
+    pub fn of(but: &[u16]) -> Result<Between, String> {
+        let but = but.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        let between = Between { but };
+        let rules = "table inet lab {\n counter between { }\n chain counts {\n  \
+                     type filter hook output priority 0; policy accept;\n }\n chain hears {\n  \
+                     type filter hook input priority 0; policy accept;\n }\n}\n";
+        nft(&[rules])?;
+        between.rule("counts", "", "counter name between")?;
+        Ok(between)
+    }
+
+    /// What is not asked of doors.
+    fn rule(&self, chain: &str, of: &str, what: &str) -> Result<(), String> {
+        let but = &self.but;
+        nft(&[&format!("add rule inet lab {chain} {of} tcp sport != {{ {but} }} tcp dport != {{ {but} }} {what}")])?;
+        nft(&[&format!("add rule inet lab {chain} {of} meta l4proto udp {what}")])
+    }
+
+    /// Nothing comes from this address, or goes to it.
+    pub fn cut(&self, of: std::net::IpAddr) -> Result<(), String> {
+        self.rule("hears", &format!("ip saddr {of} ip daddr != {of}"), "drop")?;
+        self.rule("hears", &format!("ip daddr {of} ip saddr != {of}"), "drop")
+    }
+
+    /// Of a hundred packets so many are lost.
+    pub fn lose(&self, percent: u8) -> Result<(), String> {
+        self.rule("hears", "", &format!("numgen random mod 100 < {percent} drop"))
+    }
+
+    pub fn heal(&self) -> Result<(), String> {
+        nft(&["flush chain inet lab hears"])
+    }
+
+    /// That were sent, with heads of packets.
+    pub fn bytes(&self) -> Result<f64, String> {
+        let output = Command::new("nft").args(["list", "counter", "inet", "lab", "between"]).output();
+        let said = String::from_utf8_lossy(&output.map_err(|e| e.to_string())?.stdout).into_owned();
+        let number = said.split_whitespace().skip_while(|word| *word != "bytes").nth(1);
+        number.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| format!("nft counts nothing: {said}"))
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        let _ = nft(&["delete table inet lab"]);
+    }
+}
+
+fn nft(words: &[&str]) -> Result<(), String> {
+    run(Command::new("nft").args(words), "nftables")
+}
+
 fn run(command: &mut Command, package: &str) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output();

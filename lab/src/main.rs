@@ -92,7 +92,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages, and only if they are asked for cut, away, fill, memory, checkpoint, loss, idle; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
@@ -101,6 +101,9 @@ enum Command {
         /// Users with a mailbox, where the experiment has them
         #[arg(long, default_value_t = 10_000)]
         users: usize,
+        /// Entries, where the experiment has them
+        #[arg(long, default_value_t = 1_000_000)]
+        entries: usize,
         /// Where CSV, SVG and JSON go
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
@@ -118,6 +121,7 @@ pub struct Plan {
     pub parts: Vec<String>,
     pub upgrades: usize,
     pub users: usize,
+    pub entries: usize,
     pub out: PathBuf,
 }
 
@@ -152,7 +156,7 @@ fn main() {
                 std::process::exit(1);
             }
         }
-        Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, users, out } => {
+        Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, users, entries, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
@@ -162,7 +166,7 @@ fn main() {
                 eprintln!("lab: {name} has no part {part:?}; it has {known:?}");
                 std::process::exit(2);
             }
-            let plan = Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, users, out };
+            let plan = Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, users, entries, out };
             match run(&plan).and_then(|report| report.stored(&plan.out)) {
                 Ok(report) => report.print(json),
                 Err(error) => {

@@ -42,6 +42,7 @@ mod slowbrick;
 mod sns8;
 mod snstable2;
 pub mod soft;
+pub mod softlong;
 mod upgrades;
 mod websockets;
 

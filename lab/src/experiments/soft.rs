@@ -1,4 +1,4 @@
-//! Class `soft` beside Redis: updates and reads on three nodes, acknowledged from two memories and from one, reads of one
+//! Class `soft` beside Redis (long parts: `softlong.rs`): updates and reads on three nodes, acknowledged from two memories and from one, reads of one
 //! node, and messages to those who listen, beside NATS as well.
 
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::Plan;
 use crate::closed::Shape;
 use crate::deliveries::{self, Crowd};
+use crate::experiments::softlong;
 use crate::nats::Nats;
 use crate::peers::Redis;
 use crate::report::Report;
@@ -14,7 +15,8 @@ use crate::space::Space;
 use crate::words::{Does, load};
 
 /// In this order.
-pub const PARTS: [&str; 4] = ["updates", "local", "gets", "messages"];
+pub const PARTS: [&str; 11] =
+    ["updates", "local", "gets", "messages", "cut", "away", "fill", "memory", "checkpoint", "loss", "idle"];
 const CONNECTIONS: [usize; 2] = [50, 200];
 const GETS: usize = 50;
 /// Channels, and subscribers of each; nodes.
@@ -22,6 +24,10 @@ const MESSAGES: [(usize, usize, u8); 2] = [(1, 1000, 1), (100, 10, 3)];
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("soft");
+    softlong::run(plan, &mut report)?;
+    if !plan.parts.is_empty() && plan.parts.iter().all(|part| softlong::PARTS.contains(&part.as_str())) {
+        return report.stored(&plan.out);
+    }
     report.notes.push(
         "Coppice's clients are spread over its nodes, which speak TLS to each other; Redis' talk to the primary, in the clear"
             .into(),
