@@ -36,8 +36,11 @@ pub async fn follow(all: &Changes, feed: &Feed) {
                 }
                 after = Some(cursor);
                 let is_quiet = changes.is_empty();
-                let event =
-                    |change: state::soft::Change| Changed { version: 0, events: [of_change(&change), ""], key: change.key };
+                let event = |change: state::soft::Change| Changed {
+                    version: 0,
+                    events: [of_change(&change), ""],
+                    key: change.key,
+                };
                 let mut changed: Vec<Changed> = changes.into_iter().map(event).collect();
                 // Fields that were written together are one change, and so is all of a key whose time has come.
                 changed.dedup();
