@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub mod apart;
 pub mod at;
+#[cfg(test)]
+mod counted;
 pub mod history;
 pub mod http;
 pub mod load;

@@ -52,6 +52,7 @@ mod power;
 mod private;
 mod profiles;
 mod prometheus;
+mod queues;
 mod quotas;
 mod root;
 mod routes;
