@@ -1,5 +1,6 @@
 //! What changes in a namespace, as long as a client of this door wants to know: keyspace events (`__keyspace@0__:KEY`,
-//! `__keyevent@0__:EVENT`, with the number of the database) and what a client that keeps values is told of those (`CLIENT TRACKING`, `tracking.rs`).
+//! `__keyevent@0__:EVENT`, with the number of the database) and what a client that keeps values is told of those
+//! (`CLIENT TRACKING`, `tracking.rs`).
 //!
 //! A feed asks what has changed, a question for each shard, while one client at least wants it; nobody is asked else. It
 //! keeps the place, so it goes on when a leader dies. Where some changes may be missing, those who keep values are told

@@ -22,8 +22,8 @@ pub static CLIENT: Spec = Spec {
     note: "LIST, KILL, PAUSE, UNPAUSE and UNBLOCK are about the namespace's connections at all nodes; a node that does not answer in 1 s is \
            left out. What means nothing here is 0 or -1. PAUSE never holds up CLIENT itself. \
            TRACKING is of classes linear and soft, in RESP3 or with REDIRECT to a connection of the same node; what scripts read is not \
-           followed; with NOLOOP a client is told of its own changes all the same where scripts, waiting commands (BLPOP), ONCE, commands about \
-           all keys or of over 64 of them, or class soft made them",
+           followed; with NOLOOP a client is told of its own changes all the same where scripts, waiting commands (BLPOP), ONCE, \
+           commands about all keys or of over 64 of them, or class soft made them",
     run,
 };
 
