@@ -65,6 +65,11 @@ impl Held {
         self.keeper.as_ref().map_or(&self.space.context, Keeper::kept)
     }
 
+    /// Nothing is on its way here from the whole state of another.
+    pub fn has_come(&self) -> bool {
+        self.transfer.is_none()
+    }
+
     pub fn is_settled(&self) -> bool {
         self.catches_up.is_none()
     }
@@ -133,11 +138,12 @@ impl Soft {
         let alone_at = self.born.unwrap_or(now.mono) + ALONE_AFTER;
         let (mut asks, mut runs) = (false, Vec::new());
         for held in self.spaces.values_mut() {
+            let has_come = held.has_come();
             let Some(catch_up) = &mut held.catches_up else { continue };
             let has = |peer: &NodeId| catch_up.first.get(peer).is_some_and(|had| had.is_within(&held.space.context));
             let is_done = match live.is_empty() {
                 true => now.mono >= alone_at,
-                false => live.iter().all(has) && held.transfer.is_none(),
+                false => live.iter().all(has) && has_come,
             };
             if is_done || now.mono >= catch_up.since + SETTLE_WITHIN {
                 runs.extend(std::mem::take(&mut catch_up.waiting));
@@ -155,7 +161,7 @@ impl Soft {
             }
         }
         if asks {
-            live.iter().for_each(|peer| self.send_digest(*peer, out));
+            live.iter().for_each(|peer| self.send_digest(now, *peer, true, out));
         }
         for (asked, op) in runs {
             self.ask(now, asked, op, out);

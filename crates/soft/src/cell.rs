@@ -6,6 +6,7 @@
 //! is not known. It must not come to life either when it comes late. Such dots are kept in `gone` until they are seen.
 
 use base::Time;
+use base::checksum::Checksum;
 use bytes::Bytes;
 
 use crate::context::Context;
@@ -23,6 +24,13 @@ pub struct Sibling {
     pub ends: Option<Time>,
     /// Somebody at the node that wrote it holds it: it is over with that life of the node, and before, when nobody does.
     pub held: bool,
+}
+
+impl Sibling {
+    /// Its value is what its origin made.
+    pub fn is_whole(&self) -> bool {
+        self.value.as_ref().is_none_or(|value| Checksum(self.sum).matches(value))
+    }
 }
 
 /// What one life has counted since `birth`. Numbers only grow; they are joined by the greater one.
@@ -136,7 +144,9 @@ impl Cell {
         for theirs in &sent.siblings {
             let rank = |sibling: &Sibling| (sibling.stamp, sibling.value.clone());
             match self.siblings.binary_search_by_key(&theirs.dot, |s| s.dot) {
-                Ok(at) if rank(theirs) > rank(&self.siblings[at]) => self.siblings[at] = theirs.clone(),
+                Ok(at) if !self.siblings[at].is_whole() || rank(theirs) > rank(&self.siblings[at]) => {
+                    self.siblings[at] = theirs.clone()
+                }
                 Ok(_) => (),
                 Err(at) => self.siblings.insert(at, theirs.clone()),
             }

@@ -7,7 +7,7 @@
 //! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
 //! - `pass.rs`: what is asked of a node that catches up, or knows too little, another one answers; `words.rs`: as bytes.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
-//! - `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
+//! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -15,6 +15,7 @@
 mod catchup;
 mod cell;
 mod checkpoint;
+mod clocks;
 mod compare;
 mod context;
 mod dot;
@@ -121,6 +122,7 @@ pub struct Soft {
     gossip_at: Time,
     collect_at: Time,
     prune_at: Time,
+    heal_at: Time,
     /// Something is to be sent at the end of this turn.
     is_due: bool,
     /// Cells of a stretch that is compared at once.
@@ -131,6 +133,7 @@ pub struct Soft {
 /// What is counted since the start.
 #[derive(Clone, Copy, Default)]
 struct Seen {
+    ahead: u64,
     alone: u64,
     conflicts: u64,
     differed: u64,
@@ -150,6 +153,10 @@ impl Class for Soft {
     const SINCE: u32 = LEVEL;
     const RECORDS: &'static str = "soft";
     const FIGURES: &'static [Figure] = &[
+        Figure::counter(
+            "soft.ahead",
+            "Writes that came with a time more than a second ahead of this node's: some clock is wrong.",
+        ),
         Figure::counter("soft.alone", "Updates that were acknowledged with one copy, as no other node was live."),
         Figure::gauge("soft.bytes", "Keys, values and 128 bytes for each element."),
         Figure::counter(
@@ -219,9 +226,22 @@ impl Class for Soft {
 
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
-        let Seen { alone, conflicts, differed, heard, mended, odd, passed, repaired, transfers, unknown, updates } =
-            self.seen;
+        let Seen {
+            ahead,
+            alone,
+            conflicts,
+            differed,
+            heard,
+            mended,
+            odd,
+            passed,
+            repaired,
+            transfers,
+            unknown,
+            updates,
+        } = self.seen;
         vec![
+            ahead,
             alone,
             sum(|held| held.space.bytes()),
             conflicts,
@@ -285,6 +305,7 @@ impl Soft {
             gossip_at: Time::ZERO,
             collect_at: Time::ZERO,
             prune_at: Time::ZERO,
+            heal_at: Time::ZERO,
             is_due: false,
             stretch_cells: limits::STRETCH_CELLS,
             seen: Seen::default(),

@@ -35,6 +35,9 @@ pub const SKETCH_FIRST: usize = 32;
 pub const SKETCH_MAX: usize = 4 << 10;
 /// A stretch that is written to all the while is sent whole.
 pub const STRETCH_BEGUN_MAX: u32 = 3;
+/// Namespaces that a digest tells of though nothing has changed there: some 700 bytes, ten times a second. Where there are more each has
+/// its turn.
+pub const DIGEST_IDLE: usize = 20;
 /// A node that starts waits so long for others to appear before it believes that it is alone.
 pub const ALONE_AFTER: Span = Span::secs(2);
 /// A node that starts waits so long for others to tell what they have. One that does not answer is not waited for.
@@ -81,12 +84,18 @@ pub const SWEEP_AGAIN: Span = Span::millis(2);
 pub const SWEEP_WAITS: Span = Span::millis(200);
 /// Large removals at once.
 pub const SWEEPS_MAX: usize = 64;
-/// A stamp further ahead of this node's wall clock does not move its own clock, milliseconds.
+/// A stamp further ahead of this node's wall clock does not move its own clock, milliseconds; and a clock that is so far off the
+/// middle one of all is corrected.
 pub const AHEAD_MS_MAX: u64 = 1_000;
 /// Longest time to a key's end: a hundred years.
 pub const END_MAX: Span = Span::secs(100 * 365 * 86_400);
 /// Parts of a namespace whose hashes are compared: by the first byte of a key's hash.
 pub const PARTS: usize = 256;
+/// A value that is damaged is asked of another node again after so long; so many at once.
+pub const HEAL_AGAIN: Span = Span::millis(100);
+pub const DAMAGED_MAX: usize = 64;
+/// Elements that were mended, of which readers of changes are told. Who has missed more is told everything.
+pub const MENDED_KEPT: usize = 1_024;
 /// Questions for changes that wait at a node, at most.
 pub const WATCHERS_MAX: usize = 4 << 10;
 /// What a peer has said of one namespace and is not here yet: so often it may say more before that counts.

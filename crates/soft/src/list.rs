@@ -102,7 +102,7 @@ impl Space {
 
     pub(crate) fn items<'a>(&'a self, key: &'a Bytes) -> impl DoubleEndedIterator<Item = Item> + use<'a> {
         let there = self.places(key).filter(|(at, cell)| at.key == *key && cell.is_there());
-        there.map(|(at, cell)| Item { at: at.clone(), value: crate::run::value(cell).unwrap_or_default() })
+        there.map(|(at, cell)| Item { at: at.clone(), value: self.value_of(at, cell).unwrap_or_default() })
     }
 
     /// Puts these at an end, the last of them outermost. None: there is no room beyond.

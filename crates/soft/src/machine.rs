@@ -9,14 +9,14 @@ use class::{Declared, Space as Told};
 use prost::Message;
 
 use crate::catchup::{self, Held};
-use crate::checkpoint;
+use crate::checkpoint::{self, Keeper};
 use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
 use crate::stale::Said;
 use crate::sweep::Of;
-use crate::wire::{Ack, Delta, Push, pairs};
+use crate::wire::{Ack, Delta, DigestOf, Push, pairs};
 use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, STALE_LEVEL, Soft};
 
 /// Kinds of frames, each in its lane.
@@ -51,6 +51,13 @@ pub struct Peer {
     pub told: BTreeMap<u32, Heard>,
     /// How many updates it said that it has made, by namespace.
     pub said: BTreeMap<u32, Said>,
+    /// Its wall clock is so far ahead of this node's, milliseconds; none: it has not said.
+    pub ahead_ms: Option<i64>,
+    /// It was named as one that gave a time far ahead.
+    pub is_named: bool,
+    /// What it was told last of each namespace; of those that do not change, up to this one.
+    pub digested: BTreeMap<u32, DigestOf>,
+    pub digested_to: u32,
     /// Namespaces that it serves, as far as it has said so.
     pub serves: BTreeSet<u32>,
     /// Pushed and not acknowledged: namespace, updates, bytes.
@@ -119,6 +126,7 @@ impl Soft {
         self.end_passes(now, out);
         self.keep(now, out);
         self.tell_watchers(now, out);
+        self.heal(now, out);
         self.answer_calls(out);
     }
 
@@ -129,21 +137,21 @@ impl Soft {
         if self.spaces.is_empty() {
             return None;
         }
-        let ends = self.spaces.values().filter_map(|held| held.space.next_end());
-        let catches_up = self.spaces.values().filter_map(Held::wake_at);
-        let keeps =
-            self.spaces.values().filter(|_| !self.is_disk_full).filter_map(|held| held.keeper.as_ref()?.wake_at());
-        let waits = self.deadlines.first().map(|(at, ..)| *at);
+        let mut at = self.gossip_at;
+        let mut soon = |other: Option<Time>| at = other.map_or(at, |other| at.min(other));
+        for held in self.spaces.values() {
+            soon(held.space.next_end());
+            soon(held.wake_at());
+            soon(held.keeper.as_ref().filter(|_| !self.is_disk_full).and_then(Keeper::wake_at));
+            soon(held.space.is_forgetting().then_some(self.prune_at));
+            soon(held.space.has_damaged().then_some(self.heal_at));
+        }
+        soon(self.watchers_wake_at());
+        soon(self.passes.wake_at());
+        soon(self.sweeps.wake_at());
         // What has ended in a turn that something else began is seen to by that turn.
-        ends.chain(self.watchers_wake_at())
-            .chain(self.passes.wake_at())
-            .chain(self.sweeps.wake_at())
-            .chain(catches_up)
-            .chain(waits)
-            .chain(keeps)
-            .chain(self.spaces.values().any(|held| held.space.is_forgetting()).then_some(self.prune_at))
-            .chain([self.gossip_at])
-            .min()
+        soon(self.deadlines.first().map(|(at, ..)| *at));
+        Some(at)
     }
 
     fn birth(&mut self, now: Now, id: NodeId, boot: Boot, out: &mut Vec<Output>) {
@@ -156,6 +164,10 @@ impl Soft {
             dead: None,
             told: BTreeMap::new(),
             said: BTreeMap::new(),
+            ahead_ms: None,
+            digested: BTreeMap::new(),
+            digested_to: 0,
+            is_named: false,
             serves: BTreeSet::new(),
             under_way: VecDeque::new(),
             under_way_bytes: 0,
@@ -213,6 +225,7 @@ impl Soft {
             peer.told.retain(|id, _| ids.contains(id));
             peer.said.retain(|id, _| ids.contains(id));
             peer.serves.retain(|id| ids.contains(id));
+            peer.digested.retain(|id, _| ids.contains(id));
             // Nobody acknowledges what is under way for a namespace that is no more.
             peer.under_way.retain(|(id, ..)| ids.contains(id));
             peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
@@ -327,6 +340,7 @@ impl Soft {
             return self.sweep(id, asked, of, reply, out);
         }
         let before = held.space.seq();
+        held.space.takes_met_damaged();
         let reply = match op.action {
             Action::Hold { kind, key, pairs, holder } => {
                 match self.holds.hold(now, &mut held.space, id, (kind, key), pairs, holder) {
@@ -338,6 +352,10 @@ impl Soft {
             action => held.space.run(now, action),
         };
         let last = held.space.seq();
+        if held.space.takes_met_damaged() && last == before {
+            let why = "a value there is damaged in this node's memory, and is asked of another node";
+            return out.push(refuse(asked.id, Refused::busy(why, HEAL_AGAIN)));
+        }
         self.seen.updates += last - before;
         self.is_due |= last > before;
         let reply = match age {
@@ -483,11 +501,11 @@ impl Soft {
             M::decode(frame.head.clone()).map_err(|_| Odd("bytes that are no message"))
         }
         match frame.kind {
-            kind::PUSH => self.pushed(now, from, read(&frame)?),
+            kind::PUSH => self.pushed(now, from, read(&frame)?, out),
             kind::ACK => self.acked(from, &read(&frame)?, out),
             kind::DIGEST => self.digest(now, from, read(&frame)?, out),
             kind::HAVE => self.have(now, from, &read(&frame)?, out),
-            kind::CELLS => self.cells(now, from, read(&frame)?),
+            kind::CELLS => self.cells(now, from, read(&frame)?, out),
             kind::PAGE_ASK => self.page_ask(now, from, read(&frame)?, out),
             kind::PAGE => self.page(now, from, read(&frame)?, out),
             kind::CALL => self.call(now, from, read(&frame)?, out),
@@ -500,7 +518,7 @@ impl Soft {
         }
     }
 
-    fn pushed(&mut self, now: Now, from: NodeId, push: Push) -> Result<(), Odd> {
+    fn pushed(&mut self, now: Now, from: NodeId, push: Push, out: &mut Vec<Output>) -> Result<(), Odd> {
         // Not declared here yet, or no more.
         let Some(held) = self.spaces.get_mut(&push.space) else { return Ok(()) };
         let life = Life { node: from, boot: Boot(push.boot) };
@@ -511,6 +529,7 @@ impl Soft {
         self.seen.conflicts += std::mem::take(&mut held.space.conflicts);
         self.owes.insert((from, push.space, life.boot));
         self.is_due = true;
+        self.names_ahead(from, push.space, out);
         if let Some(last) = last {
             self.says(now, from, life.boot, push.space, last);
         }

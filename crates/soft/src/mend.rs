@@ -1,7 +1,8 @@
 //! What comparing contexts does not see: two nodes that have seen the same and have different cells, after a peer has lied, or memory
 //! was damaged. A hash over all cells goes with each digest. Where it differs twice in a row the hashes of 256 parts of the namespace are
 //! compared, and both send the cells of those that differ; each keeps all that either has. Nobody knows which of the two was right:
-//! what comes back is seen and can be removed, what is lost is not.
+//! what comes back is seen and can be removed, what is lost is not. A value that is not what its checksum says is given to no reader: the cell
+//! is asked of another node.
 //!
 //! ```text
 //! Digest   →   context and state hash        Parts   ←   hash of each part
@@ -19,12 +20,13 @@ use crate::context::Context;
 use crate::dot::Dot;
 use crate::limits::*;
 use crate::machine::kind;
-use crate::repair::{digest, fits, read};
+use crate::repair::{address, digest, fits, read};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Mend, Parts, Whole, context, ranges};
 use crate::{LIST_LEVEL, Output, Soft};
 
 /// Hashes of the parts of a namespace, each the sum over its cells, so that a change costs one.
+#[derive(Clone, Copy)]
 pub struct State([u64; PARTS]);
 
 impl Default for State {
@@ -75,7 +77,15 @@ pub fn hash(at: &Address, cell: &Cell) -> u64 {
 impl Space {
     /// Joins a cell of one that has seen the same, and has another one: all that either has stays. True if something came of it.
     fn mend(&mut self, at: &Address, cell: &Cell) -> bool {
-        self.change(at, |mine, _| mine.mend(cell))
+        let is_mended = self.change(at, |mine, _| mine.mend(cell));
+        if is_mended {
+            self.mended_all += 1;
+            self.mended.push_back(at.clone());
+            if self.mended.len() > MENDED_KEPT {
+                self.mended.pop_front();
+            }
+        }
+        is_mended
     }
 
     /// Addresses that were touched by what is seen here and not there; none if that cannot be told any more.
@@ -117,8 +127,30 @@ impl Soft {
         let Some(held) = self.spaces.get(&space) else { return };
         let State(parts) = &held.space.state;
         let context = digest(&held.space.context);
-        let parts = Parts { space, boot: self.life.boot.0, context, parts: parts.to_vec(), is_answer };
+        let parts = Parts { space, boot: self.life.boot.0, context, parts: parts.to_vec(), is_answer, only: None };
         out.push(Output::Send { to, frame: Frame::new(kind::PARTS, parts.encode_to_vec()) });
+    }
+
+    /// Asks another node for what is damaged here.
+    pub(crate) fn heal(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.heal_at > now.mono || !self.spaces.values().any(|held| held.space.has_damaged()) {
+            return;
+        }
+        self.heal_at = now.mono + HEAL_AGAIN;
+        let live: Vec<NodeId> = self.live().collect();
+        let to = self.rng.pick(&live).copied().filter(|_| self.level >= LIST_LEVEL);
+        for (id, held) in &mut self.spaces {
+            let context = digest(&held.space.context);
+            for at in held.space.damaged() {
+                let Some(to) = to else { continue };
+                // A node of before looks for parts that differ.
+                let State(mut parts) = held.space.state;
+                parts[part_of(&at)] ^= 1;
+                let (boot, parts, only) = (self.life.boot.0, parts.to_vec(), Some(At::from(&at)));
+                let parts = Parts { space: *id, boot, context, parts, is_answer: true, only };
+                out.push(Output::Send { to, frame: Frame::new(kind::PARTS, parts.encode_to_vec()) });
+            }
+        }
     }
 
     pub(crate) fn parts(&mut self, now: Now, from: NodeId, told: &Parts, out: &mut Vec<Output>) -> Result<(), Odd> {
@@ -130,6 +162,16 @@ impl Soft {
         }
         let start = self.rng.u64();
         let Some(held) = self.spaces.get(&told.space) else { return Ok(()) };
+        if let Some(at) = address(told.only.clone())? {
+            // It is damaged there. Whoever asks judges whether this one is what it should have.
+            let Some(cell) = held.space.cells.get(&at) else { return Ok(()) };
+            let cells = vec![Whole { at: At::from(&at), cell: ACell::of(cell, now.mono), covers: Vec::new() }];
+            let context = ranges(held.space.context.ranges());
+            let mend = Mend { space: told.space, boot: self.life.boot.0, context, cells };
+            let frame = Frame::new(kind::MEND, mend.encode_to_vec());
+            out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
+            return Ok(());
+        }
         // Since then one of them has seen more: the next digest tells.
         if told.context != digest(&held.space.context) {
             return Ok(());

@@ -63,7 +63,7 @@ impl Soft {
         let late: Vec<u32> = self.spaces.iter().filter(|(_, held)| held.is_late(now.mono)).map(|(id, _)| *id).collect();
         late.into_iter().for_each(|id| self.ask_page(now, id, out));
         if let Some(peer) = self.next_peer() {
-            self.send_digest(peer, out);
+            self.send_digest(now, peer, false, out);
         }
     }
 
@@ -79,7 +79,8 @@ impl Soft {
         self.round.pop()
     }
 
-    pub(crate) fn send_digest(&mut self, to: NodeId, out: &mut Vec<Output>) {
+    /// Tells what has changed since it was told this peer, or `all`; of what has not, a part in turn: idle namespaces cost little.
+    pub(crate) fn send_digest(&mut self, now: Now, to: NodeId, all: bool, out: &mut Vec<Output>) {
         let of = |(id, held): (&u32, &Held)| DigestOf {
             space: *id,
             context: digest(&held.space.context),
@@ -88,7 +89,19 @@ impl Soft {
             state: held.space.state.whole(),
             updates: held.space.seq() + 1,
         };
-        let message = Digest { boot: self.life.boot.0, spaces: self.spaces.iter().map(of).collect() };
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let (mut spaces, mut idle) = (Vec::new(), Vec::new());
+        for of in self.spaces.iter().map(of) {
+            let is_known = peer.digested.insert(of.space, of) == Some(of);
+            if all || of.settles || !is_known { spaces.push(of) } else { idle.push(of) }
+        }
+        // Those first that had no turn.
+        let had_one = idle.partition_point(|of: &DigestOf| of.space <= peer.digested_to);
+        idle.rotate_left(had_one);
+        idle.truncate(DIGEST_IDLE);
+        peer.digested_to = idle.last().map_or(0, |of| of.space);
+        spaces.append(&mut idle);
+        let message = Digest { boot: self.life.boot.0, spaces, wall_ms: now.wall_ms };
         out.push(Output::Send { to, frame: Frame::new(kind::DIGEST, message.encode_to_vec()) });
     }
 
@@ -101,6 +114,7 @@ impl Soft {
         if !self.is_of_life(from, message.boot) {
             return Ok(());
         }
+        self.hears_clock(now, from, message.wall_ms);
         for DigestOf { space, context, settles, kept, state, updates } in message.spaces {
             self.hears_serving(from, space, !settles);
             if let Some(updates) = updates.checked_sub(1) {
@@ -168,7 +182,7 @@ impl Soft {
         held.tells(from, &theirs);
         let lacks_floor = !floor.is_within(&held.space.context);
         let misses = !theirs.is_within(&held.space.context);
-        let starts = lacks_floor && held.transfer.is_none();
+        let starts = lacks_floor && held.has_come();
         if starts {
             let (boot, is_fresh) = (Boot(have.boot), held.space.cells.is_empty());
             let compares = self.level >= COMPARE_LEVEL && !is_fresh;
@@ -196,7 +210,7 @@ impl Soft {
         Ok(())
     }
 
-    pub(crate) fn cells(&mut self, now: Now, from: NodeId, message: Cells) -> Result<(), Odd> {
+    pub(crate) fn cells(&mut self, now: Now, from: NodeId, message: Cells, out: &mut Vec<Output>) -> Result<(), Odd> {
         let known = context(&message.context).ok_or(Odd("a context of what nobody gives"))?;
         let Some(held) = self.spaces.get_mut(&message.space) else { return Ok(()) };
         held.space.may_know(&known)?;
@@ -206,6 +220,7 @@ impl Soft {
             self.seen.repaired += 1;
         }
         self.seen.conflicts += std::mem::take(&mut held.space.conflicts);
+        self.names_ahead(from, message.space, out);
         if let Some(peer) = self.peers.get(&from) {
             self.owes.insert((from, message.space, peer.boot));
             self.is_due = true;
@@ -369,7 +384,7 @@ impl Soft {
     /// What all members have seen, and have in their checkpoints, is forgotten by the index. Those that are dead count for a while.
     /// Where the index is large nobody's disk is waited for.
     fn collect(&mut self, now: Now) {
-        for (id, held) in self.spaces.iter_mut().filter(|(_, held)| held.is_settled() && held.transfer.is_none()) {
+        for (id, held) in self.spaces.iter_mut().filter(|(_, held)| held.is_settled() && held.has_come()) {
             let is_large = held.space.index.len() > INDEX_MAX;
             let counts = |dead: Option<Time>| dead.is_none_or(|since| !is_large && now.mono.since(since) < DEAD_COUNTS);
             let mut stable = if is_large { held.space.context.clone() } else { held.kept().clone() };

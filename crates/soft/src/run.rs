@@ -77,7 +77,7 @@ impl Space {
     /// None: it is not there. None inside: it has no value.
     fn value_at(&self, now: Time, at: &Address) -> Option<Option<Bytes>> {
         let cell = self.cells.get(at).filter(|cell| cell.is_there())?;
-        (!self.has_ended(&at.key, now)).then(|| value(cell))
+        (!self.has_ended(&at.key, now)).then(|| self.value_of(at, cell))
     }
 
     fn read(&self, now: Time, kind: Kind, at: Vec<(Bytes, Bytes)>) -> Reply {
@@ -94,7 +94,12 @@ impl Space {
             return Vec::new();
         }
         let there = self.cells_of(key).filter(|(at, cell)| at.kind == kind && cell.is_there());
-        there.map(|(at, cell)| (at.element.clone(), value(cell))).collect()
+        there.map(|(at, cell)| (at.element.clone(), self.value_of(at, cell))).collect()
+    }
+
+    /// What a reader gets; nothing of what is damaged.
+    pub(crate) fn value_of(&self, at: &Address, cell: &Cell) -> Option<Bytes> {
+        if self.is_damaged(at, cell) { None } else { value(cell) }
     }
 
     /// Before something is written to a key: what has ended is removed, and an end that is left of what was there before.
@@ -147,6 +152,9 @@ impl Space {
     fn add(&mut self, now: Now, at: Address, by: i64) -> Reply {
         self.begin(now, &at.key);
         let there = self.cells.get(&at).filter(|cell| cell.is_there());
+        if there.is_some_and(|cell| self.is_damaged(&at, cell)) {
+            return Reply::NoNumber;
+        }
         let is = match there.map(number) {
             None => None,
             Some(Some(number)) => Some(number),

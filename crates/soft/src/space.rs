@@ -4,7 +4,8 @@
 //! missing elsewhere is found by it, and a removal is remembered by it. What is below the floor was seen by all members, or
 //! came by a transfer; who lacks something of that gets all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::checksum::{Checksum, place_hash};
 use base::{NodeId, Now, Time};
@@ -81,6 +82,17 @@ pub struct Space {
     /// Keys whose ends are to be looked at.
     ends: BTreeSet<(Time, Bytes)>,
     stamp: Stamp,
+    /// What is added to this node's wall clock for stamps, milliseconds (`clocks.rs`).
+    pub(crate) off_ms: i64,
+    /// Writes with a stamp far ahead that came since this was taken.
+    pub(crate) ahead: u64,
+    /// What was mended here, the last of them, and how many there ever were.
+    pub(crate) mended: VecDeque<Address>,
+    pub(crate) mended_all: u64,
+    /// Values that a reader was not given, as their bits have changed in memory.
+    damaged: RefCell<BTreeSet<Address>>,
+    /// Somebody met one of them.
+    met_damaged: std::cell::Cell<bool>,
     /// Grows with each change of a cell or of what is seen.
     pub(crate) moves: u64,
     /// Cells that know of what was not seen yet.
@@ -122,6 +134,12 @@ impl Space {
             state: State::default(),
             ends: BTreeSet::new(),
             stamp: Stamp::default(),
+            off_ms: 0,
+            ahead: 0,
+            mended: VecDeque::new(),
+            mended_all: 0,
+            damaged: RefCell::default(),
+            met_damaged: std::cell::Cell::new(false),
             moves: 0,
             unsettled: BTreeSet::new(),
             keys: 0,
@@ -175,6 +193,35 @@ impl Space {
     /// Its end has come: it is not there, though its cells are until they are removed.
     pub fn has_ended(&self, key: &Bytes, now: Time) -> bool {
         self.end_of(key).is_some_and(|(ends, _)| ends <= now)
+    }
+
+    /// What readers would get is not what was written. It is noted, to be asked of another node.
+    pub(crate) fn is_damaged(&self, at: &Address, cell: &Cell) -> bool {
+        let is_damaged = cell.newest().is_some_and(|newest| !newest.is_whole());
+        if is_damaged {
+            self.met_damaged.set(true);
+            let mut all = self.damaged.borrow_mut();
+            if all.len() < DAMAGED_MAX {
+                all.insert(at.clone());
+            }
+        }
+        is_damaged
+    }
+
+    /// Somebody was not given something, since this was asked last.
+    pub(crate) fn takes_met_damaged(&self) -> bool {
+        self.met_damaged.take()
+    }
+
+    pub(crate) fn has_damaged(&self) -> bool {
+        !self.damaged.borrow().is_empty()
+    }
+
+    /// What is damaged still.
+    pub(crate) fn damaged(&mut self) -> Vec<Address> {
+        let is_so = |at: &Address| self.cells.get(at).and_then(Cell::newest).is_some_and(|newest| !newest.is_whole());
+        self.damaged.get_mut().retain(is_so);
+        self.damaged.get_mut().iter().cloned().collect()
     }
 
     /// Changes one cell, and what is counted of it.
@@ -252,10 +299,17 @@ impl Space {
 
     // Updates that are made here.
 
-    /// A stamp above all that this node has given, and has seen that were not far ahead.
+    /// The hour by which stamps are given.
+    fn wall_ms(&self, now: Now) -> u64 {
+        now.wall_ms.saturating_add_signed(self.off_ms)
+    }
+
+    /// A stamp above all that this node has given, and has seen that were not far ahead. One that was given by a clock that was is no
+    /// measure either: what this node writes from now on has seen it, and replaces it whatever its stamp.
     fn next_stamp(&mut self, now: Now) -> Stamp {
+        let wall_ms = self.wall_ms(now);
         self.stamp = match self.stamp {
-            Stamp { ms, .. } if ms < now.wall_ms => Stamp { ms: now.wall_ms, counter: 0 },
+            Stamp { ms, .. } if ms < wall_ms || ms > wall_ms + AHEAD_MS_MAX => Stamp { ms: wall_ms, counter: 0 },
             Stamp { ms, counter: u32::MAX } => Stamp { ms: ms + 1, counter: 0 },
             Stamp { ms, counter } => Stamp { ms, counter: counter + 1 },
         };
@@ -462,9 +516,10 @@ impl Space {
 
     /// Later writes of this node are newer than what it has seen.
     fn see(&mut self, now: Now, cell: &Cell) {
-        let newest = cell.siblings.iter().map(|s| s.stamp).max();
-        if let Some(stamp) = newest.filter(|stamp| stamp.ms <= now.wall_ms + AHEAD_MS_MAX) {
-            self.stamp = self.stamp.max(stamp);
+        let Some(newest) = cell.siblings.iter().map(|s| s.stamp).max() else { return };
+        match newest.ms <= self.wall_ms(now) + AHEAD_MS_MAX {
+            true => self.stamp = self.stamp.max(newest),
+            false => self.ahead += 1,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
-//! - `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
+//! - `clocks.rs`: clocks that are off. `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,7 @@ use crate::space::{Address, Space};
 use crate::*;
 
 mod chance;
+mod clocks;
 mod compare;
 mod disks;
 mod dumps;
@@ -50,6 +51,8 @@ struct World {
     /// What nodes have told people.
     warnings: Vec<String>,
     spec: Spec,
+    /// How far the wall clocks of some are ahead, milliseconds.
+    clocks: BTreeMap<u64, i64>,
     /// What each node has written, by group.
     disks: BTreeMap<u64, BTreeMap<GroupId, Vec<Bytes>>>,
 }
@@ -74,6 +77,7 @@ impl World {
             asks: 0,
             warnings: Vec::new(),
             spec,
+            clocks: BTreeMap::new(),
             disks: BTreeMap::new(),
         };
         (1..=nodes).for_each(|n| world.born(n, 1));
@@ -148,7 +152,9 @@ impl World {
     fn give(&mut self, n: u64, input: Input) {
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let mut out = Vec::new();
-        node.handle(self.now, input, &mut out);
+        let off = self.clocks.get(&n).copied().unwrap_or(0);
+        let now = Now { wall_ms: self.now.wall_ms.saturating_add_signed(off), ..self.now };
+        node.handle(now, input, &mut out);
         let mut written = Vec::new();
         for output in out {
             match output {
@@ -167,6 +173,7 @@ impl World {
                     written.push(Input::Saved { group, ticket });
                 }
                 Output::Warn { text } => self.warnings.push(text),
+                Output::Note(note) => self.warnings.push(note.text),
                 Output::Forget { group } => drop(self.disks.entry(n).or_default().remove(&group)),
                 other => panic!("{n} wants {other:?}"),
             }
@@ -281,7 +288,7 @@ impl World {
                 let space = &held.space;
                 let dots = space.cells.values().flat_map(|cell| cell.dots());
                 assert!(dots.into_iter().all(|dot| space.context.contains(dot)), "{n}: what is there was seen");
-                if held.transfer.is_none() {
+                if held.has_come() {
                     for range in space.context.minus(&space.floor) {
                         let of = Dot { life: range.life, seq: range.first }..=Dot { life: range.life, seq: range.last };
                         let known = space.index.range(of).count() as u64;

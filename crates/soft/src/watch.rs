@@ -10,13 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use base::{AskId, Now, Outcome, Refused, Span, Time};
+use base::{AskId, Boot, NodeId, Now, Outcome, Refused, Span, Time};
 use bytes::Bytes;
 use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::{Cell, Sibling};
 use crate::context::Context;
+use crate::dot::Life;
 use crate::limits::*;
 use crate::op::{Change, Changes, Kind, Watch, Why};
 use crate::space::{Address, Space};
@@ -30,6 +31,8 @@ pub struct Cursor {
     told: Context,
     /// All is told to it, and of addresses up to this one it has been.
     at: Option<Address>,
+    /// What was mended has no update of its own: the life of a node, and how many of those there were told.
+    mended: Option<(Life, u64)>,
 }
 
 /// A question that waits for a change.
@@ -42,22 +45,31 @@ pub struct Watcher {
 
 impl Cursor {
     fn of(told: Context) -> Self {
-        Self { told, at: None }
+        Self { told, at: None, mended: None }
     }
 
     fn text(&self, space: u32) -> Bytes {
         let at = self.at.as_ref().map(At::from);
-        wire::Cursor { space, told: ranges(self.told.ranges()), at }.encode_to_vec().into()
+        let (life, mended) = self.mended.map_or((None, 0), |(life, mended)| (Some(life), mended));
+        let (node, boot) = life.map_or((0, 0), |life| (life.node.0, life.boot.0));
+        wire::Cursor { space, told: ranges(self.told.ranges()), at, node, boot, mended }.encode_to_vec().into()
+    }
+
+    /// All is told to it from here on.
+    fn begin(&mut self, space: &Space) {
+        *self = Self { told: space.context.clone(), at: Some(Address::from_hash(0)), mended: None };
     }
 
     /// None: no node has given this for the namespace.
     fn read(bytes: &Bytes, space: u32) -> Option<Self> {
-        let wire::Cursor { space: of, told, at } = wire::Cursor::decode(bytes.clone()).ok()?;
+        let wire::Cursor { space: of, told, at, node, boot, mended } = wire::Cursor::decode(bytes.clone()).ok()?;
         let at = match at {
             Some(at) => Some(at.read()?),
             None => None,
         };
-        (of == space).then_some(Self { told: wire::context(&told)?, at })
+        let life = Life { node: NodeId(node), boot: Boot(boot) };
+        let mended = (node > 0).then_some((life, mended));
+        (of == space).then_some(Self { told: wire::context(&told)?, at, mended })
     }
 }
 
@@ -66,11 +78,29 @@ impl Space {
     fn changes(&self, cursor: &mut Cursor, prefix: &Bytes) -> Changes {
         let mut told = Changes::default();
         if !self.floor.is_within(&cursor.told) {
-            *cursor = Cursor { told: self.context.clone(), at: Some(Address::from_hash(0)) };
+            cursor.begin(self);
             told.is_reset = true;
         }
         cursor.told = cursor.told.meet(&self.context);
         let mut bytes = 0;
+        let known = cursor.mended.filter(|(life, _)| *life == self.life()).map_or(self.mended_all, |(_, known)| known);
+        let missed = self.mended_all.saturating_sub(known) as usize;
+        if missed > self.mended.len() && !told.is_reset {
+            cursor.begin(self);
+            told.is_reset = true;
+        } else if !told.is_reset {
+            for (nth, at) in self.mended.iter().skip(self.mended.len() - missed).enumerate() {
+                if at.kind != Kind::End && at.key.starts_with(prefix) {
+                    bytes += told.put(self.change_at(at, Some(Why::Repair)));
+                }
+                if bytes >= WATCH_BYTES {
+                    cursor.mended = Some((self.life(), known + nth as u64 + 1));
+                    told.is_more = true;
+                    return told;
+                }
+            }
+        }
+        cursor.mended = Some((self.life(), self.mended_all));
         if let Some(at) = cursor.at.take() {
             for (looked, (at, cell)) in self.cells.range((Bound::Excluded(at), Bound::Unbounded)).enumerate() {
                 if at.kind != Kind::End && cell.is_there() && at.key.starts_with(prefix) {
@@ -89,8 +119,9 @@ impl Space {
                 let made_it = || self.cells.get(at).and_then(Cell::newest).is_some_and(|newest| newest.dot == *dot);
                 match seen.get_mut(at) {
                     None if at.kind != Kind::End && at.key.starts_with(prefix) => {
-                        seen.insert(at, Some((told.changes.len(), made_it())));
+                        let before = told.changes.len();
                         bytes += told.put(self.change_at(at, Some(self.why(*dot))));
+                        seen.insert(at, (told.changes.len() > before).then_some((before, made_it())));
                     }
                     None => drop(seen.insert(at, None)),
                     Some(Some((nth, is_known))) if !*is_known => {
@@ -109,11 +140,15 @@ impl Space {
         told
     }
 
-    fn change_at(&self, at: &Address, why: Option<Why>) -> Change {
+    /// None: what is there is damaged, and is told when it is mended.
+    fn change_at(&self, at: &Address, why: Option<Why>) -> Option<Change> {
         let cell = self.cells.get(at).filter(|cell| cell.is_there());
+        if cell.is_some_and(|cell| self.is_damaged(at, cell)) {
+            return None;
+        }
         let value = cell.map(crate::run::value);
         let lost = cell.map(lost).unwrap_or_default();
-        Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value, why, lost }
+        Some(Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value, why, lost })
     }
 }
 
@@ -127,8 +162,9 @@ fn lost(cell: &Cell) -> Vec<Option<Bytes>> {
 }
 
 impl Changes {
-    /// Adds one; its bytes.
-    fn put(&mut self, change: Change) -> usize {
+    /// Adds one, if it is one; its bytes.
+    fn put(&mut self, change: Option<Change>) -> usize {
+        let Some(change) = change else { return 0 };
         let value = change.value.iter().chain(&change.lost).flatten().map(Bytes::len).sum::<usize>();
         let bytes = change.key.len() + change.element.len() + value + 64;
         self.changes.push(change);

@@ -138,6 +138,9 @@ pub struct Digest {
     pub boot: u64,
     #[prost(message, repeated, tag = "2")]
     pub spaces: Vec<DigestOf>,
+    /// The sender's wall clock, milliseconds since 1970; 0: not told.
+    #[prost(uint64, tag = "3")]
+    pub wall_ms: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -174,6 +177,9 @@ pub struct Parts {
     pub parts: Vec<u64>,
     #[prost(bool, tag = "5")]
     pub is_answer: bool,
+    /// This cell alone is wanted, whatever the contexts are.
+    #[prost(message, optional, tag = "6")]
+    pub only: Option<At>,
 }
 
 /// Cells that its receiver may have otherwise, though it has seen the same.
@@ -357,6 +363,13 @@ pub struct Cursor {
     pub told: Vec<Ranges>,
     #[prost(message, optional, tag = "3")]
     pub at: Option<At>,
+    /// The life of a node, and of how many elements that were mended there it was told by then.
+    #[prost(uint64, tag = "4")]
+    pub node: u64,
+    #[prost(uint64, tag = "5")]
+    pub boot: u64,
+    #[prost(uint64, tag = "6")]
+    pub mended: u64,
 }
 
 /// A record of a checkpoint. Those before one with a commit belong to it.

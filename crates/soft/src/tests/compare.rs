@@ -24,7 +24,7 @@ impl World {
     }
 
     /// As [`World::pass`]; the bytes that were sent, of all frames.
-    fn bytes_of(&mut self, ms: u64) -> usize {
+    pub(super) fn bytes_of(&mut self, ms: u64) -> usize {
         let mut sent = 0;
         for _ in 0..ms / 10 {
             self.advance(10);

@@ -131,6 +131,89 @@ fn nothing_is_mended_by_what_is_older_or_newer() {
     assert_eq!((world.figure(2, "soft.odd") - before, world.mended()), (1, vec![0, 0]));
 }
 
+/// A bit of a value's bytes is another one in memory.
+fn flips(world: &mut World, n: u64, at: &Address) {
+    let space = world.cells_of_space(n);
+    let cell = space.cells.get_or_insert_with(at, || panic!("it is there"));
+    let mut value = cell.siblings[0].value.take().unwrap().to_vec();
+    value[0] ^= 1;
+    cell.siblings[0].value = Some(value.into());
+}
+
+#[test]
+fn a_value_whose_bits_have_flipped_is_given_to_no_reader_and_is_got_from_another_node() {
+    let mut world = World::new(3);
+    world.set(1, "k", "7", End::Never);
+    world.done(1, Action::Put { kind: Kind::Field, key: bytes("h"), pairs: vec![(bytes("f"), Some(bytes("v")))] });
+    world.pass(500);
+    let mut cursor = world.watch(2, None, "", Span::ZERO).cursor;
+    let (k, f) =
+        (Address::new(bytes("k"), Kind::Register, Bytes::new()), Address::new(bytes("h"), Kind::Field, bytes("f")));
+    for at in [&k, &f] {
+        flips(&mut world, 2, at);
+    }
+    let read = |key: &str| Action::Read { kind: Kind::Register, at: vec![(bytes(key), Bytes::new())] };
+    let asks = [
+        read("k"),
+        Action::Peek { at: vec![bytes("k")] },
+        Action::All { kind: Kind::Field, key: bytes("h") },
+        Action::Whole { key: bytes("k") },
+        Action::Add { kind: Kind::Register, key: bytes("k"), element: Bytes::new(), by: 1 },
+    ];
+    for action in asks {
+        let id = world.ask(2, action.clone());
+        let said = world.answers.remove(&id);
+        assert!(
+            matches!(&said, Some(Outcome::Refused(refused)) if refused.retry_after.is_some()),
+            "{action:?}: {said:?}"
+        );
+    }
+    // Another key is read all the same, and what is damaged is there again in a moment.
+    assert_eq!(world.get(2, "other"), None);
+    world.pass(300);
+    assert_eq!((world.get(2, "k").as_deref(), world.mended()), (Some("7"), vec![0, 2, 0]));
+    assert_eq!(world.add(2, "k", 1), Reply::Int(8));
+    // Who reads changes is told of it.
+    let told = world.watch(2, Some(cursor), "", Span::ZERO);
+    cursor = told.cursor;
+    let keys: Vec<(Bytes, Option<Why>)> = told.changes.into_iter().map(|change| (change.key, change.why)).collect();
+    assert!(keys.contains(&(bytes("h"), Some(Why::Repair))), "{keys:?}");
+    assert!(world.watch(2, Some(cursor), "", Span::ZERO).changes.is_empty(), "once");
+    // Where nobody else is there is nothing to be got; who writes over it reads that.
+    let mut alone = World::new(1);
+    alone.set(1, "k", "7", End::Never);
+    flips(&mut alone, 1, &k);
+    let id = alone.ask(1, read("k"));
+    assert!(matches!(alone.answers.remove(&id), Some(Outcome::Refused(_))));
+    alone.pass(500);
+    alone.set(1, "k", "8", End::Never);
+    assert_eq!(alone.get(1, "k").as_deref(), Some("8"));
+    alone.pass(500);
+    assert!(!alone.space(1).has_damaged());
+}
+
+#[test]
+fn who_reads_changes_is_told_of_what_was_mended() {
+    let mut world = World::new(2);
+    world.put_members(1, "s", &["ann", "bob"]);
+    world.pass(500);
+    let cursor = world.watch(2, None, "s", Span::ZERO).cursor;
+    let other = world.watch(1, None, "", Span::ZERO).cursor;
+    // One of them has lost a member, and nobody has done that.
+    let space = world.cells_of_space(2);
+    space.change(&member("s", "ann"), |cell, _| *cell = cell::Cell::default());
+    world.pass(2_000);
+    assert_eq!(world.members(2, "s"), ["ann", "bob"]);
+    let told = world.watch(2, Some(cursor), "s", Span::ZERO);
+    let elements: Vec<(Bytes, Option<Why>)> =
+        told.changes.into_iter().map(|change| (change.element, change.why)).collect();
+    assert_eq!(elements, [(bytes("ann"), Some(Why::Repair))]);
+    // A cursor goes on at another node, where nothing was mended, and at this one after it begins anew.
+    assert!(world.watch(1, Some(told.cursor.clone()), "", Span::ZERO).changes.is_empty());
+    assert!(world.watch(2, Some(other), "", Span::ZERO).changes.is_empty());
+    assert!(world.watch(2, Some(told.cursor), "", Span::ZERO).changes.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Without damage nothing is mended, whatever is lost and late; and who has the same has the same hash.

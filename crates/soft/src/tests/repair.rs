@@ -96,3 +96,26 @@ fn who_is_sent_everything_has_seen_what_was_removed_meanwhile() {
     world.check();
     world.are_equal();
 }
+
+#[test]
+fn a_hundred_idle_namespaces_cost_little_and_what_was_lost_in_one_is_found() {
+    let mut world = World::new(3);
+    for n in 1..=3 {
+        let secret = || CookieSecret::new(1, [0; 32]);
+        let told = |id: u32| (format!("s{id}"), Told { id, spec: Spec::default(), secret: secret() });
+        let spaces = (1..=100).map(told).collect();
+        let (records, nodes, numbers) = Default::default();
+        let declared = Declared { version: 2, level: COMPARE_LEVEL, spaces, records, unread: 0, nodes, numbers };
+        world.give(n, Input::Declared(declared));
+    }
+    world.pass(13_000);
+    let sent = world.bytes_of(5_000) / 3 / 5;
+    assert!(sent < 10 << 10, "{sent} bytes a second and node");
+    let set = Action::Set { pairs: vec![(bytes("k"), bytes("v"))], end: End::Never };
+    world.give(1, Input::Ask { id: AskId(900), budget: BUDGET, op: Op::of(Arc::from("s57"), set) });
+    world.wake();
+    world.air.clear();
+    world.pass(3_000);
+    let has = |n: u64| world.nodes[&n].spaces[&57].space.keys() == 1;
+    assert!(has(2) && has(3));
+}

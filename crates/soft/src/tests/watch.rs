@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    fn watch(&mut self, n: u64, after: Option<Bytes>, prefix: &str, hold: Span) -> Changes {
+    pub(super) fn watch(&mut self, n: u64, after: Option<Bytes>, prefix: &str, hold: Span) -> Changes {
         let id = self.ask_watch(n, after, prefix, hold);
         self.settle();
         self.changes(id).expect("it is answered at once")
@@ -257,9 +257,9 @@ fn what_another_node_has_told_before_it_came_here_is_told_again() {
 #[test]
 fn a_cursor_that_no_node_gave_is_refused() {
     let mut world = World::new(1);
-    let other = wire::Cursor { space: 8, told: Vec::new(), at: None };
+    let other = wire::Cursor { space: 8, ..wire::Cursor::default() };
     let at = wire::At { key: vec![0; NAME_BYTES_MAX + 1].into(), kind: 1, element: Bytes::new() };
-    let none = wire::Cursor { space: 7, told: Vec::new(), at: Some(at) };
+    let none = wire::Cursor { space: 7, at: Some(at), ..wire::Cursor::default() };
     let torn = prost::Message::encode_to_vec(&none)[..9].to_vec();
     for cursor in [prost::Message::encode_to_vec(&other), prost::Message::encode_to_vec(&none), torn] {
         let id = world.ask_watch(1, Some(cursor.into()), "", WATCH_HOLD);
