@@ -6,6 +6,7 @@ mod ends;
 mod ledger;
 mod linear;
 mod objects;
+mod queue;
 mod scripted;
 mod soft;
 mod stage;

@@ -25,6 +25,7 @@ mod groups;
 mod history;
 mod http2;
 mod https;
+mod job_queues;
 mod jobs;
 mod join;
 mod kept;
