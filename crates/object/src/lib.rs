@@ -101,6 +101,9 @@ pub const DIRECTORIES_LEVEL: u32 = 11;
 /// The level from which objects may be watched.
 pub const WATCH_LEVEL: u32 = 12;
 
+/// What a put is told when all nodes that could take it are full.
+pub const NO_ROOM: &str = "no node has room for it";
+
 /// What whoever starts a node tells its part of the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {

@@ -190,7 +190,7 @@ impl Object {
         if write.has_begun() {
             return None;
         }
-        Some(Outcome::Refused(Refused::busy("no node has room for it", Span::millis(1000))))
+        Some(Outcome::Refused(Refused::busy(crate::NO_ROOM, Span::millis(1000))))
     }
 
     /// Nodes that could take it and were not asked.

@@ -274,10 +274,16 @@ impl Node {
     }
 }
 
+/// The words for an answer of type `full`, by which they are known again.
+pub(crate) const FULL: &str = "no node has room for it";
+
 /// What an answer means for every operation alike; the rest is the operation's own.
 fn judged(call: &Call, answer: Answer) -> Result<Answer, Failed> {
     let retry = || answer.retry_after();
     match answer.status.as_u16() {
+        503 if answer.kind().as_deref() == Some("full") => {
+            Err(Failed::Refused(Refused { why: FULL.into(), retry_after: Some(retry()) }))
+        }
         503 | 429 => Err(Failed::Refused(Refused { why: answer.error(), retry_after: Some(retry()) })),
         // The namespace has all that it may: nothing happened, and nothing will before something is removed.
         507 => Err(Failed::Refused(Refused::wrong(answer.error()))),

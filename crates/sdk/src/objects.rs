@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use serde_json::Value;
 
 use crate::limits::*;
-use crate::node::{Answer, Call, Failed, Parts, quoted};
+use crate::node::{Answer, Call, FULL, Failed, Parts, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node, Version};
 
@@ -148,6 +148,8 @@ pub enum ObjectError {
     Deleted,
     /// There is another object with this id: its version. Nothing changed.
     Conflict(Option<Version>),
+    /// The disks of all nodes that could take it are full. Nothing changed.
+    Full(Refused),
     Refused(Refused),
     Unknown(Unknown),
 }
@@ -317,7 +319,7 @@ impl ObjectPage {
 impl ObjectError {
     pub fn happened(&self) -> Happened {
         match self {
-            Self::Deleted | Self::Conflict(_) | Self::Refused(_) => Happened::No,
+            Self::Deleted | Self::Conflict(_) | Self::Full(_) | Self::Refused(_) => Happened::No,
             Self::Unknown(_) => Happened::Maybe,
         }
     }
@@ -325,7 +327,7 @@ impl ObjectError {
     /// The three ends of any operation, for whoever does not need the reasons.
     pub fn outcome<T>(self) -> Outcome<T> {
         match self {
-            Self::Refused(refused) => Outcome::Refused(refused),
+            Self::Full(refused) | Self::Refused(refused) => Outcome::Refused(refused),
             Self::Unknown(unknown) => Outcome::Unknown(unknown),
             Self::Deleted | Self::Conflict(_) => Outcome::Refused(Refused::wrong(self.to_string())),
         }
@@ -335,6 +337,7 @@ impl ObjectError {
 impl From<Failed> for ObjectError {
     fn from(failed: Failed) -> Self {
         match failed {
+            Failed::Refused(refused) if refused.why == FULL => Self::Full(refused),
             Failed::Refused(refused) => Self::Refused(refused),
             Failed::Unknown(unknown) => Self::Unknown(unknown),
         }
@@ -346,7 +349,7 @@ impl fmt::Display for ObjectError {
         match self {
             Self::Deleted => f.write_str("the object was deleted"),
             Self::Conflict(_) => f.write_str("there is another object with this id"),
-            Self::Refused(refused) => refused.fmt(f),
+            Self::Full(refused) | Self::Refused(refused) => refused.fmt(f),
             Self::Unknown(unknown) => unknown.fmt(f),
         }
     }

@@ -101,7 +101,13 @@ impl Post {
             let puts: Vec<_> = puts.collect();
             async move {
                 let ends = join_all(puts).await;
-                if ends.iter().all(|end| *end == Delivered::Stored) { Delivered::Stored } else { Delivered::Later }
+                let is_any = |end: Delivered| ends.contains(&end);
+                // Room does not come by itself, so that is the one to be told.
+                match (is_any(Delivered::Full), is_any(Delivered::Later)) {
+                    (true, _) => Delivered::Full,
+                    (false, true) => Delivered::Later,
+                    (false, false) => Delivered::Stored,
+                }
             }
         });
         join_all(each).await

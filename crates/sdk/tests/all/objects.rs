@@ -60,6 +60,7 @@ async fn absent_deleted_conflict_and_refused_are_not_the_same() {
         Answers(413, "", r#"{"error":"too long"}"#),
         Answers(503, "", r#"{"error":"a node is away that may have it","retry_after_ms":120}"#),
         Answers(200, "", "no version"),
+        Answers(503, "", r#"{"error":"no","type":"full","retry_after_ms":1000}"#),
     ]);
     let mail = mail([one.at]);
     assert_eq!(mail.get("ann", seven()).await, Ok(None));
@@ -72,6 +73,7 @@ async fn absent_deleted_conflict_and_refused_are_not_the_same() {
     let Err(ObjectError::Refused(refused)) = mail.get("ann", seven()).await else { panic!() };
     assert_eq!(refused.retry_after.map(|after| after.as_millis()), Some(120));
     assert!(matches!(mail.get("ann", seven()).await, Err(ObjectError::Refused(_))), "it says no version");
+    assert!(matches!(mail.put("ann", "x").await, Err(ObjectError::Full(_))));
 }
 
 #[tokio::test]

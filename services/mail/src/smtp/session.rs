@@ -73,6 +73,8 @@ pub enum Delivered {
     Stored,
     /// Not yet, or not known to be: to be sent again.
     Later,
+    /// Not yet: no disk has room for it.
+    Full,
     /// It will never be taken: it goes round and round.
     Loop,
     /// Nor will this: it is nearly all fields.
@@ -436,6 +438,7 @@ impl Session {
         let reply = |delivered: Delivered| match delivered {
             Delivered::Stored => Reply::new(250, "2.0.0", "it is stored"),
             Delivered::Later => Reply::new(451, "4.3.0", "it is not known to be stored: send it again"),
+            Delivered::Full => Reply::new(452, "4.3.1", "the disks here are full: send it again later"),
             Delivered::Loop => Reply::new(554, "5.4.6", "it has come round too often"),
             Delivered::Unfit => Reply::new(554, "5.6.0", "it has too many fields"),
             Delivered::Forged => Reply::new(550, "5.7.26", "the domain of its sender wants it refused (DMARC)"),
@@ -446,7 +449,7 @@ impl Session {
         }
         // One answer for all: that nothing more is to be done for any of them, or else all are sent again, which
         // stores it once.
-        let worst = [Delivered::Loop, Delivered::Unfit, Delivered::Forged, Delivered::Later]
+        let worst = [Delivered::Loop, Delivered::Unfit, Delivered::Forged, Delivered::Full, Delivered::Later]
             .into_iter()
             .find(|worst| each.contains(worst));
         self.answered(&[reply(worst.unwrap_or(Delivered::Stored))], out);

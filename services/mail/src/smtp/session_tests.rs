@@ -275,11 +275,13 @@ fn lmtp_answers_for_each_recipient_and_smtp_once_for_all() {
         play.send(b"DATA\r\n").send(data);
         play.codes()[6..].join(" ")
     };
-    use Delivered::{Later, Loop, Stored};
+    use Delivered::{Full, Later, Loop, Stored};
     assert_eq!(ended(true, &[Stored, Later], b"a\r\n.\r\n"), "250 451");
     assert_eq!(ended(true, &[], b"a\n\r\n.\r\n"), "550 550");
     assert_eq!(ended(false, &[Stored, Stored], b"a\r\n.\r\n"), "250");
     assert_eq!(ended(false, &[Stored, Later], b"a\r\n.\r\n"), "451");
+    assert_eq!(ended(false, &[Later, Full], b"a\r\n.\r\n"), "452");
+    assert_eq!(ended(true, &[Full, Stored], b"a\r\n.\r\n"), "452 250");
     assert_eq!(ended(false, &[Loop, Later], b"a\r\n.\r\n"), "554");
     let mut play = Play::new(Setting { is_lmtp: true, ..setting() });
     play.send(b"EHLO x\r\nHELO x\r\n");

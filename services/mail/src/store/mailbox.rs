@@ -61,6 +61,10 @@ impl Mailboxes {
             }
             // It came before, was read, and is not wanted again.
             Err(ObjectError::Deleted) => Delivered::Stored,
+            Err(ObjectError::Full(_)) => {
+                tracing::warn!(mailbox, %id, "a message is not taken: the disks of all nodes are full");
+                Delivered::Full
+            }
             Err(error) => {
                 tracing::warn!(%error, mailbox, %id, "a message is not known to be stored");
                 Delivered::Later
@@ -155,6 +159,7 @@ mod tests {
     const CONFLICT: &str = "409 Conflict\r\netag: \"8a\"\r\ncontent-length: 0\r\n";
     const GONE: &str = "410 Gone\r\ncontent-length: 0\r\n";
     const ABSENT: &str = "404 Not Found\r\ncontent-length: 0\r\n";
+    const FULL: &str = "503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 31\r\n";
     const REFUSED: &str = "413 Content Too Large\r\ncontent-length: 0\r\n";
 
     /// A node that gives these answers, one connection each.
@@ -174,7 +179,11 @@ mod tests {
                         break;
                     }
                 }
-                let body = if *answer == THERE { "text-" } else { "" };
+                let body = match *answer {
+                    THERE => "text-",
+                    FULL => r#"{"error": "no", "type": "full"}"#,
+                    _ => "",
+                };
                 write!(stream, "HTTP/1.1 {answer}connection: close\r\n\r\n{body}").unwrap();
             }
         });
@@ -187,6 +196,7 @@ mod tests {
             (&[STORED][..], Delivered::Stored),
             (&[GONE], Delivered::Stored),
             (&[REFUSED], Delivered::Later),
+            (&[FULL], Delivered::Full),
             // Other bytes are there under the id: they are put once more, as nobody knows whether both disks have them.
             (&[CONFLICT, THERE, STORED], Delivered::Stored),
             (&[CONFLICT, THERE, REFUSED], Delivered::Later),
