@@ -121,6 +121,8 @@ pub const SPF_TERMS_MAX: usize = 512;
 /// Signatures of a message that are looked at: each costs a key, and a hash of all of it.
 pub const DKIM_SIGNATURES_MAX: usize = 5;
 /// Tags of a signature or key, and fields that are signed.
+/// Servers in a chain of ARC: what RFC 8617 wants to be borne, and no more.
+pub const ARC_SETS_MAX: usize = 50;
 pub const DKIM_TAGS_MAX: usize = 64;
 pub const DKIM_FIELDS_MAX: usize = 256;
 /// Last labels of a name that are looked up on the way to its owner (DMARCbis).

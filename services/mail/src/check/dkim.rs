@@ -42,31 +42,31 @@ impl Bad {
     }
 }
 
-/// Judges the signatures of a message: fields with their ends, and what stands behind the empty line. `now`: seconds
-/// since 1970.
-pub async fn check<L: Lookup>(dns: &L, fields: &[&[u8]], body: &[u8], now: u64) -> Vec<Dkim> {
+/// Judges the signatures of a message.
+pub async fn check<L: Lookup>(dns: &L, message: &Message<'_>) -> Vec<Dkim> {
     let mut found = Vec::new();
-    for field in fields.iter().filter(|field| is_named(field, b"DKIM-Signature")).take(DKIM_SIGNATURES_MAX) {
+    for field in message.fields.iter().filter(|field| is_named(field, b"DKIM-Signature")).take(DKIM_SIGNATURES_MAX) {
         // Whose signature it would be cannot be said of one that is not readable.
-        let Some((signature, domain, selector)) = read(field) else { continue };
-        let is_good = judge(dns, &signature, &domain, &selector, field, fields, body, now).await;
+        let Some((tags, domain, selector)) = read(field) else { continue };
+        let signature = Signature { tags: &tags, domain: &domain, selector: &selector, field, is_arc: false };
+        let is_good = judge(dns, &signature, message).await;
         found.push(Dkim { domain, selector, is_good });
     }
     found
 }
 
-fn is_named(field: &[u8], name: &[u8]) -> bool {
+pub(super) fn is_named(field: &[u8], name: &[u8]) -> bool {
     name_of(field).is_some_and(|its| its.eq_ignore_ascii_case(name))
 }
 
-fn value(field: &[u8]) -> &[u8] {
+pub(super) fn value(field: &[u8]) -> &[u8] {
     memchr::memchr(b':', field).map_or(&[], |at| &field[at + 1..])
 }
 
 /// `a=b; c=d`, in order.
-type Tags = Vec<(String, String)>;
+pub(super) type Tags = Vec<(String, String)>;
 
-fn tags(text: &[u8]) -> Option<Tags> {
+pub(super) fn tags(text: &[u8]) -> Option<Tags> {
     let text = std::str::from_utf8(text).ok()?;
     let mut found: Tags = Vec::new();
     for part in text.split(';').filter(|part| !part.trim().is_empty()) {
@@ -80,11 +80,11 @@ fn tags(text: &[u8]) -> Option<Tags> {
     Some(found)
 }
 
-fn tag<'a>(tags: &'a Tags, name: &str) -> Option<&'a str> {
+pub(super) fn tag<'a>(tags: &'a Tags, name: &str) -> Option<&'a str> {
     tags.iter().find(|(its, _)| its == name).map(|(_, value)| value.as_str())
 }
 
-fn read(field: &[u8]) -> Option<(Tags, String, String)> {
+pub(super) fn read(field: &[u8]) -> Option<(Tags, String, String)> {
     let tags = tags(value(field))?;
     let domain = tag(&tags, "d").and_then(domain_of).filter(|domain| !domain.starts_with('['))?;
     let selector = tag(&tags, "s").filter(|s| is_selector(s))?.to_ascii_lowercase();
@@ -98,7 +98,7 @@ fn is_selector(text: &str) -> bool {
     text.len() <= 128 && text.split('.').all(fits)
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
@@ -107,34 +107,63 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Algorithm {
+pub(super) enum Algorithm {
     Rsa,
     Ed25519,
 }
 
-#[expect(clippy::too_many_arguments, reason = "what a signature is about")]
-async fn judge<L: Lookup>(
-    dns: &L,
-    signature: &Tags,
-    domain: &str,
-    selector: &str,
-    field: &[u8],
-    fields: &[&[u8]],
-    body: &[u8],
-    now: u64,
-) -> Result<(), Bad> {
+impl Algorithm {
+    pub fn of(said: Option<&str>) -> Result<Self, Bad> {
+        match said.map(str::to_ascii_lowercase).as_deref() {
+            Some("rsa-sha256") => Ok(Self::Rsa),
+            Some("ed25519-sha256") => Ok(Self::Ed25519),
+            // RFC 8301: SHA-1 says nothing any more.
+            Some("rsa-sha1") => Err(Bad::Policy("SHA-1 is not believed")),
+            _ => Err(Bad::PermError("its algorithm is not known")),
+        }
+    }
+
+    pub fn is_good(self, key: &[u8], input: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Rsa => UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, key)
+                .verify(input, signature)
+                .is_ok(),
+            Self::Ed25519 => {
+                // RFC 8463: what is signed is the hash.
+                let mut sum = Context::new(&SHA256);
+                sum.update(input);
+                UnparsedPublicKey::new(&ED25519, key).verify(sum.finish().as_ref(), signature).is_ok()
+            }
+        }
+    }
+}
+
+/// A field that signs a message, read.
+pub(super) struct Signature<'a> {
+    pub tags: &'a Tags,
+    pub domain: &'a str,
+    pub selector: &'a str,
+    pub field: &'a [u8],
+    /// It is an `ARC-Message-Signature`: without a version, and `i` is its place in the chain.
+    pub is_arc: bool,
+}
+
+/// What is signed: fields with their ends, and what stands behind the empty line. `now`: seconds since 1970.
+pub(super) struct Message<'a> {
+    pub fields: &'a [&'a [u8]],
+    pub body: &'a [u8],
+    pub now: u64,
+}
+
+pub(super) async fn judge<L: Lookup>(dns: &L, signature: &Signature<'_>, message: &Message<'_>) -> Result<(), Bad> {
+    let &Signature { tags, domain, selector, field, is_arc } = signature;
+    let &Message { fields, body, now } = message;
     let wrong = Bad::PermError;
-    let said = |name: &str| tag(signature, name);
-    if said("v") != Some("1") {
+    let said = |name: &str| tag(tags, name);
+    if !is_arc && said("v") != Some("1") {
         return Err(wrong("its version is not known"));
     }
-    let algorithm = match said("a").map(str::to_ascii_lowercase).as_deref() {
-        Some("rsa-sha256") => Algorithm::Rsa,
-        Some("ed25519-sha256") => Algorithm::Ed25519,
-        // RFC 8301: SHA-1 says nothing any more.
-        Some("rsa-sha1") => return Err(Bad::Policy("SHA-1 is not believed")),
-        _ => return Err(wrong("its algorithm is not known")),
-    };
+    let algorithm = Algorithm::of(said("a"))?;
     let (head, text) = canonicalizations(said("c")).ok_or(wrong("its canonicalization is not known"))?;
     let signed: Vec<String> =
         said("h").unwrap_or_default().split(':').map(|name| name.trim().to_ascii_lowercase()).collect();
@@ -144,8 +173,8 @@ async fn judge<L: Lookup>(
     if said("q").is_some_and(|q| !q.split(':').any(|q| q.trim().eq_ignore_ascii_case("dns/txt"))) {
         return Err(wrong("its key is elsewhere"));
     }
-    let identity =
-        said("i").map_or(domain, |i| i.rsplit_once('@').map_or(i, |(_, domain)| domain)).to_ascii_lowercase();
+    let identity = said("i").filter(|_| !is_arc);
+    let identity = identity.map_or(domain, |i| i.rsplit_once('@').map_or(i, |(_, domain)| domain)).to_ascii_lowercase();
     if identity != domain && !identity.ends_with(&format!(".{domain}")) {
         return Err(wrong("it speaks for somebody else"));
     }
@@ -173,22 +202,12 @@ async fn judge<L: Lookup>(
     }
     let key = key(dns, domain, selector, algorithm, identity == domain).await?;
     let input = signed_input(field, fields, &signed, head);
-    let is_good = match algorithm {
-        Algorithm::Rsa => {
-            UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, key).verify(&input, &signed_hash)
-        }
-        Algorithm::Ed25519 => {
-            // RFC 8463: what is signed is the hash.
-            let mut sum = Context::new(&SHA256);
-            sum.update(&input);
-            UnparsedPublicKey::new(&ED25519, key).verify(sum.finish().as_ref(), &signed_hash)
-        }
-    };
-    is_good.map_err(|_| Bad::Fail("the fields or the key are others"))
+    let is_good = algorithm.is_good(&key, &input, &signed_hash);
+    is_good.then_some(()).ok_or(Bad::Fail("the fields or the key are others"))
 }
 
 /// The public key, as `ring` wants it.
-async fn key<L: Lookup>(
+pub(super) async fn key<L: Lookup>(
     dns: &L,
     domain: &str,
     selector: &str,
@@ -256,7 +275,7 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Canonical {
+pub(super) enum Canonical {
     Simple,
     Relaxed,
 }
@@ -317,7 +336,7 @@ fn relaxed(line: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn canonical_field(field: &[u8], how: Canonical, out: &mut Vec<u8>) {
+pub(super) fn canonical_field(field: &[u8], how: Canonical, out: &mut Vec<u8>) {
     if how == Canonical::Simple {
         return out.extend_from_slice(field);
     }
@@ -348,7 +367,7 @@ fn signed_input(signature: &[u8], fields: &[&[u8]], signed: &[String], how: Cano
 }
 
 /// The field of the signature with nothing in its `b`.
-fn without_signature(field: &[u8]) -> Vec<u8> {
+pub(super) fn without_signature(field: &[u8]) -> Vec<u8> {
     let start = field.len() - value(field).len();
     let mut out = field[..start].to_vec();
     let end = if field.ends_with(b"\r\n") { field.len() - 2 } else { field.len() };

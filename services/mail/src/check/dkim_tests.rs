@@ -48,7 +48,7 @@ pub fn zone() -> Zone {
 async fn of(dns: &Zone, message: &str) -> Vec<Dkim> {
     let message = message.replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
     let (fields, body) = split(&message);
-    check(dns, &fields, body, NOW).await
+    check(dns, &Message { fields: &fields, body, now: NOW }).await
 }
 
 async fn ends(dns: &Zone, message: &str) -> Vec<Result<(), Bad>> {
@@ -147,7 +147,7 @@ async fn what_a_signature_says_of_itself_and_its_key_is_kept() {
         let text = signed(&key, tags, message);
         let message = text.as_bytes();
         let (fields, body) = split(message);
-        let found = check(&zone(record), &fields, body, NOW).await;
+        let found = check(&zone(record), &Message { fields: &fields, body, now: NOW }).await;
         assert_eq!(found.iter().map(|one| one.is_good).collect::<Vec<_>>(), [expect], "{tags} / {record}");
     }
     // Who is not readable has not signed; and there is an end to it.

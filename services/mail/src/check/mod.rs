@@ -1,9 +1,10 @@
-//! What others say of who sent a message: SPF, DKIM and DMARC, written into `Authentication-Results`. Asks a DNS
+//! What others say of who sent a message: SPF, DKIM, DMARC and ARC, written into `Authentication-Results`. Asks a DNS
 //! server, and so is off unless the operator names one. Each message has so long; what was not found out then is
 //! `temperror`, and never a reason to refuse it.
 //!
-//! - `dns.rs`: questions. `spf.rs`, `dkim.rs`, `dmarc.rs`: what the answers mean.
+//! - `dns.rs`: questions. `spf.rs`, `dkim.rs`, `dmarc.rs`, `arc.rs`: what the answers mean.
 
+mod arc;
 mod dkim;
 mod dmarc;
 mod dns;
@@ -94,6 +95,7 @@ struct Found {
     spf: Option<(Spf, &'static str, String)>,
     dkim: Vec<dkim::Dkim>,
     dmarc: Dmarc,
+    arc: arc::Arc,
 }
 
 async fn judge<L: Lookup>(dns: &L, envelope: &Envelope, peer: Option<IpAddr>) -> Found {
@@ -111,11 +113,12 @@ async fn judge<L: Lookup>(dns: &L, envelope: &Envelope, peer: Option<IpAddr>) ->
         let found = spf::check(dns, ip, local, &domain, hello.as_deref().unwrap_or("unknown")).await;
         Some((found, what, domain))
     };
-    let (spf, dkim) = tokio::join!(spf, dkim::check(dns, &fields, body, now));
+    let message = dkim::Message { fields: &fields, body, now };
+    let (spf, dkim, arc) = tokio::join!(spf, dkim::check(dns, &message), arc::check(dns, &message));
     let of_spf = spf.as_ref().filter(|(found, ..)| *found == Spf::Pass).map(|(.., domain)| domain.as_str());
     let of_dkim: Vec<&str> = dkim.iter().filter(|one| one.is_good.is_ok()).map(|one| one.domain.as_str()).collect();
     let dmarc = dmarc::check(dns, &fields, of_spf, &of_dkim).await;
-    Found { spf, dkim, dmarc }
+    Found { spf, dkim, dmarc, arc }
 }
 
 /// As RFC 8601 has it, on lines of their own.
@@ -133,6 +136,11 @@ impl std::fmt::Display for Found {
         };
         let from = from.as_ref().map(|from| format!(" header.from={from}")).unwrap_or_default();
         all.push(format!("dmarc={}{policy}{from}", verdict.word()));
+        match &self.arc {
+            arc::Arc::None => (),
+            arc::Arc::Pass { count, domain } => all.push(format!("arc=pass (i={count} d={domain})")),
+            arc::Arc::Fail(why) => all.push(format!("arc=fail reason=\"{why}\"")),
+        }
         for dkim::Dkim { domain, selector, is_good } in &self.dkim {
             let (word, why) = is_good.map_or_else(|bad| bad.words(), |()| ("pass", ""));
             let reason = if why.is_empty() { String::new() } else { format!(" reason=\"{why}\"") };
