@@ -43,6 +43,7 @@ impl Cache {
         if !is_ours || !self.marks.is_clear_since(mark.number, namespace, &key, &[]) {
             return Reply::NotStored;
         }
+        self.near.changed(&key);
         let sum = Checksum::of(&value).0;
         store.insert(
             key,

@@ -134,6 +134,22 @@ impl Leases {
         2 * self.voters.iter().filter(granted).count() > self.voters.len()
     }
 
+    /// Until when this node may serve, if nothing more is heard; the beginning of time if it may not, or has still to forget.
+    pub fn until(&self) -> Time {
+        if !self.held {
+            return Time::ZERO;
+        }
+        let of = |voter: &NodeId| match *voter == self.me {
+            true => Time::NEVER,
+            false => self.granted.get(voter).map_or(Time::ZERO, |granted| granted.until),
+        };
+        let mut ends: Vec<Time> = self.voters.iter().map(of).collect();
+        ends.sort_unstable();
+        // More than half of them end then or later.
+        let most = ends.len() / 2 + 1;
+        ends.len().checked_sub(most).and_then(|at| ends.get(at)).copied().unwrap_or(Time::ZERO)
+    }
+
     /// Comes first with each input: notices what has lapsed or is held again, and asks for leases.
     pub fn look(&mut self, now: Time, out: &mut Vec<Wants>) {
         self.born.get_or_insert(now);

@@ -6,6 +6,7 @@
 //! - `lease.rs`: purges, and the leases without which no node serves.
 //! - `marks.rs`: whether something was purged while it was fetched.
 //! - `here.rs`: copies that each node keeps for itself, as of profiles.
+//! - `near.rs`: what who keeps answers beside the machine knows of changes and leases.
 //! - `claims.rs`: who fetches what is missing, one in the whole cluster.
 //! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
 //! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs`, `verbs.rs` the bytes; `limits.rs` the bounds.
@@ -20,6 +21,7 @@ mod lease;
 pub mod limits;
 mod machine;
 mod marks;
+mod near;
 mod op;
 mod shown;
 mod sketch;
@@ -42,6 +44,7 @@ use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
 pub use machine::Cache;
+pub use near::{Moment, Near};
 pub use op::{Act, Entry, Mark, Op, Purge, Reply, What};
 pub use spec::Spec;
 
@@ -60,7 +63,7 @@ impl Class for Cache {
     const RECORDS: &'static str = "cache";
     const FIGURES: &'static [Figure] = shown::FIGURES;
 
-    type Settings = ();
+    type Settings = Near;
     type Spec = Spec;
     type Op = Op;
     type Reply = Reply;
@@ -73,8 +76,8 @@ impl Class for Cache {
     const DUMPED: &'static str = "nothing";
     const NOT_DUMPED: Option<&'static str> = Some("what it holds is a copy of what is kept elsewhere");
 
-    fn born(birth: &mut Birth, (): ()) -> Self {
-        Cache::new(birth.me, birth.boot)
+    fn born(birth: &mut Birth, near: Near) -> Self {
+        Cache::new(birth.me, birth.boot, near)
     }
 
     fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {

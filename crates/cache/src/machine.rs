@@ -22,6 +22,7 @@ use super::claims::Claims;
 use super::lease::{Leases, Wants};
 use super::limits::*;
 use super::marks::Marks;
+use super::near::Near;
 use super::shown::Counts;
 use super::store::{Store, Value};
 use super::verbs::{self, End};
@@ -52,6 +53,7 @@ pub struct Cache {
     pub(super) marks: Marks,
     claims: Claims,
     is_leased: bool,
+    pub(super) near: Near,
     pub(super) counts: Counts,
 }
 
@@ -94,7 +96,8 @@ enum Who {
 }
 
 impl Cache {
-    pub fn new(me: NodeId, boot: Boot) -> Self {
+    pub fn new(me: NodeId, boot: Boot, near: Near) -> Self {
+        near.is_of(me);
         Self {
             me,
             boot,
@@ -115,6 +118,7 @@ impl Cache {
             marks: Marks::default(),
             claims: Claims::default(),
             is_leased: false,
+            near,
             counts: Counts::default(),
         }
     }
@@ -149,11 +153,16 @@ impl Cache {
         self.carry_out(now, &mut wants, out);
         self.stores.values_mut().for_each(|store| store.sweep(now));
         self.is_leased = self.leases.holds(now);
+        self.near.held(self.leases.until());
     }
 
     fn declare(&mut self, spaces: BTreeMap<String, (u32, Spec)>) {
         let ids: BTreeSet<u32> = spaces.values().map(|(id, _)| *id).collect();
+        let before = self.stores.len();
         self.stores.retain(|id, _| ids.contains(id));
+        if self.stores.len() != before {
+            self.near.changed_all();
+        }
         for (id, spec) in spaces.values() {
             let store = self.stores.entry(*id).or_insert_with(|| Store::new(spec.size_max));
             if store.size_max() != spec.size_max {
@@ -175,6 +184,7 @@ impl Cache {
             self.views.change(now, peer, false);
         }
         self.views.change(now, peer, true);
+        self.near.changed_all();
         self.leases.birth(now, peer, boot);
         let is_bare = self.stores.values().all(|store| store.len() == 0);
         if is_bare {
@@ -189,6 +199,7 @@ impl Cache {
             return;
         }
         self.views.change(now, peer, false);
+        self.near.changed_all();
         self.leases.death(peer);
         self.claims.death(peer);
         let asked: Vec<u64> = self.ops.iter().filter(|(_, op)| op.asked == Some(peer)).map(|(id, _)| *id).collect();
@@ -214,6 +225,7 @@ impl Cache {
                         self.counts.forgotten += 1;
                     }
                     self.stores.values_mut().for_each(|store| _ = store.purge(&What::All));
+                    self.near.changed_all();
                     self.marks.forget();
                     self.views.rejoin(now);
                 }
@@ -231,6 +243,7 @@ impl Cache {
     }
 
     fn purge_here(&mut self, now: Time, purge: Purge) {
+        self.near.purged(&purge.what);
         if let Some(store) = self.stores.get_mut(&purge.namespace) {
             store.purge(&purge.what);
         }
@@ -524,6 +537,9 @@ impl Cache {
         if matches!(act, Act::Set { only_present: false, .. } | Act::Remove) {
             self.claims.end(namespace, &key);
         }
+        if matches!(act, Act::Set { .. } | Act::Remove | Act::End(_)) {
+            self.near.changed(&key);
+        }
         let Some(store) = self.stores.get_mut(&namespace) else { return End::Moved };
         let left = |value: &Value| value.ends.map(|ends| ends.since(now));
         match act {
@@ -608,6 +624,7 @@ impl Cache {
             && let Some(store) = self.stores.get_mut(&namespace)
         {
             self.counts.taken += 1;
+            self.near.changed(&key);
             store.insert(key.clone(), value, view);
         }
         for (who, act) in take.waiting {

@@ -56,7 +56,7 @@ impl Cache {
             stores().map(|store| store.len() as u64).sum(),
             evicted + stores().map(|store| store.evicted).sum::<u64>(),
             forgotten,
-            hits,
+            hits + self.near.hits(),
             u64::from(self.is_leased()),
             misses,
             purges,

@@ -11,12 +11,14 @@ use bytes::Bytes;
 use edge::Meter;
 use edge::api::program::{Kept, Runs};
 use edge::api::{Gone, Minted, Sight, logs};
+use edge::near::Shelves;
 use edge::tls::{Certs, Pem};
 use futures_util::future::BoxFuture;
 use host::{
     Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
 };
 use node::{Admitted, Answer, Ask, Door, Node, View};
+use state::cache::Near;
 use tokio::sync::{oneshot, watch};
 
 use crate::doorman::Doorman;
@@ -59,6 +61,8 @@ pub struct ApiDesk {
     logbook: Arc<Logbook>,
     programs: Arc<ProgramDesk>,
     tls: Arc<Certs>,
+    /// What need not be asked for.
+    shelves: Arc<Shelves>,
 }
 
 impl ApiDesk {
@@ -69,15 +73,30 @@ impl ApiDesk {
         code: Arc<Keeper>,
         (logbook, programs): (Arc<Logbook>, Arc<ProgramDesk>),
         tls: Arc<Certs>,
+        near: Near,
     ) -> Self {
-        Self { port, links, cluster_name: identity.cluster_name.clone(), peer, code, logbook, programs, tls }
+        let (cluster_name, shelves) = (identity.cluster_name.clone(), Arc::new(Shelves::new(near)));
+        Self { port, links, cluster_name, peer, code, logbook, programs, tls, shelves }
     }
 }
 
 impl edge::api::Backend for ApiDesk {
     fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>> {
         let port = self.port.clone();
-        Box::pin(async move { port.ask(ask, budget).await.map_err(|host::Gone| Gone) })
+        let asked = match &ask {
+            Ask::Cache(op) => match self.shelves.give(port.now(), op) {
+                Ok(reply) => return Box::pin(std::future::ready(Ok(Answer::Cache(Outcome::Done(reply))))),
+                Err(asked) => asked.map(|asked| (asked, Arc::clone(&self.shelves))),
+            },
+            _ => None,
+        };
+        Box::pin(async move {
+            let answer = port.ask(ask, budget).await.map_err(|host::Gone| Gone)?;
+            if let (Some((asked, shelves)), Answer::Cache(Outcome::Done(reply))) = (asked, &answer) {
+                shelves.keep(asked, reply);
+            }
+            Ok(answer)
+        })
     }
 
     fn watch(&self) -> watch::Receiver<Arc<View>> {

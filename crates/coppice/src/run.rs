@@ -181,7 +181,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         Ok(boot) => boot,
         Err(error) => return home.enter_anew(&error),
     };
-    let birth = home.birth(&args, boot)?;
+    let near = state::cache::Near::default();
+    let birth = home.birth(&args, boot, near.clone())?;
     let mut sockets = Sockets::open(&home.doors, inherited)?;
     let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
     let kept = sockets.kept()?;
@@ -195,7 +196,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
             return home.enter_anew(&error);
         }
     };
-    let (running, leaves) = started.serve(&home, &args, sockets, &tcp_ports, &io)?;
+    let (running, leaves) = started.serve(&home, &args, sockets, &tcp_ports, &io, near)?;
     let removed = matches!(leaves, Some(Leaving::Remove)) && io.block_on(departs(&running.port()));
     drop(running);
     home.close(removed)?;
@@ -269,7 +270,7 @@ impl Home {
         anew::enter(&self.held, &self.identity, &self.seeds, why).map(|()| Ended::Anew)
     }
 
-    fn birth(&self, args: &RunArgs, boot: Boot) -> Result<Birth, String> {
+    fn birth(&self, args: &RunArgs, boot: Boot, near: state::cache::Near) -> Result<Birth, String> {
         let card = Card {
             id: self.identity.node,
             boot,
@@ -291,7 +292,11 @@ impl Home {
             card,
             seeds: self.seeds.clone(),
             seed: seed()?,
-            settings: state::Settings { session: state::session::Settings { brick_bytes }, ..args.classes.settings() },
+            settings: state::Settings {
+                cache: near,
+                session: state::session::Settings { brick_bytes },
+                ..args.classes.settings()
+            },
             overflow: args.overflow || self.file.overflow,
             room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
             builtins: services::NAMES,
@@ -448,6 +453,7 @@ impl Started {
         sockets: Sockets,
         tcp_ports: &Arc<edge::tcp::Ports>,
         io: &Runtime,
+        near: state::cache::Near,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
         let Self { running, card, store, join, tunnels, doorman, tls, dialer, dial, certificate, .. } = self;
         let Self { meter, functions, arrivals, starts, .. } = self;
@@ -472,6 +478,7 @@ impl Started {
             Arc::clone(&keeper),
             (logbook, programs),
             Arc::clone(&services_tls),
+            near,
         );
         let desk = Arc::new(desk);
         // The page starts a task that samples.

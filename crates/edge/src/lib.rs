@@ -18,6 +18,7 @@ mod handle;
 pub mod http;
 mod limits;
 pub mod meter;
+pub mod near;
 pub mod newcomers;
 mod outlier;
 pub mod overload;

@@ -70,6 +70,7 @@ pub struct Gone;
 pub struct Port<M: Machine> {
     asks: mpsc::Sender<PortAsk<M>>,
     view: watch::Receiver<Arc<M::View>>,
+    clock: Clock,
 }
 
 type PortAsk<M> = (<M as Machine>::Ask, Span, oneshot::Sender<<M as Machine>::Answer>);
@@ -112,6 +113,7 @@ where
     let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
     let (view_tx, view) = watch::channel(Arc::new(M::View::default()));
     let (stop, stopped) = oneshot::channel();
+    let clock = Clock { start: Instant::now() };
     // Before it waits for news it lets others run who can: on a busy machine more has come by then, and one wake-up serves
     // it all (a quarter more operations a second, and a third less waiting at the 99th percentile; docs/performance.md).
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -130,7 +132,7 @@ where
                 effects: RefCell::new(Vec::new()),
                 asks: RefCell::new(Asks { slots: Vec::new(), free: Vec::new() }),
                 view: view_tx,
-                clock: Clock { start: Instant::now() },
+                clock,
                 armed: Cell::new(Time::NEVER),
                 rearm: Notify::new(),
                 net: Net::new(&config, peer_addr, weak.clone()),
@@ -158,7 +160,7 @@ where
     };
     let thread =
         std::thread::Builder::new().name("coppice-core".into()).spawn(body).map_err(Error::io("machine's thread"))?;
-    Ok(Running { port: Port { asks, view }, peer_addr, stop: Some(stop), thread: Some(thread) })
+    Ok(Running { port: Port { asks, view, clock }, peer_addr, stop: Some(stop), thread: Some(thread) })
 }
 
 impl<M: Machine> Running<M> {
@@ -184,7 +186,7 @@ impl<M: Machine> Drop for Running<M> {
 
 impl<M: Machine> Clone for Port<M> {
     fn clone(&self) -> Self {
-        Self { asks: self.asks.clone(), view: self.view.clone() }
+        Self { asks: self.asks.clone(), view: self.view.clone(), clock: self.clock }
     }
 }
 
@@ -194,6 +196,11 @@ impl<M: Machine> Port<M> {
         let (tx, rx) = oneshot::channel();
         self.asks.send((ask, budget, tx)).await.map_err(|_| Gone)?;
         rx.await.map_err(|_| Gone)
+    }
+
+    /// Now, on the machine's clock.
+    pub fn now(&self) -> Time {
+        self.clock.now().mono
     }
 
     /// What the machine last published; before that, the default.
@@ -412,6 +419,7 @@ impl<A> Asks<A> {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Clock {
     start: Instant,
 }

@@ -10,7 +10,7 @@ use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Span, Time};
 use bytes::Bytes;
 use class::{Class as _, CookieSecret, Declared, Space};
 
-use crate::{Act, Cache, Input, LEVEL_FETCH, Mark, Op, Output, Reply, Spec, What};
+use crate::{Act, Cache, Input, LEVEL_FETCH, Mark, Near, Op, Output, Reply, Spec, What};
 
 /// Nodes 1 to n; all of them vote.
 struct Bench {
@@ -26,6 +26,8 @@ struct Bench {
     cut: BTreeSet<(u64, u64)>,
     asks: u64,
     answers: BTreeMap<u64, Outcome<Reply>>,
+    /// What is known beside each node's machine.
+    near: BTreeMap<u64, Near>,
     /// When each was given.
     answered: BTreeMap<u64, Time>,
     spec: Spec,
@@ -44,6 +46,7 @@ impl Bench {
             cut: BTreeSet::new(),
             asks: 0,
             answers: BTreeMap::new(),
+            near: BTreeMap::new(),
             answered: BTreeMap::new(),
             spec: Spec::default(),
             frames_sent: 0,
@@ -57,8 +60,10 @@ impl Bench {
     fn start(&mut self, node: u64) {
         let boot = self.boots.entry(node).or_insert(0);
         *boot += 1;
-        let mut cache = Cache::new(NodeId(node), Boot(*boot));
+        let near = Near::default();
+        let mut cache = Cache::new(NodeId(node), Boot(*boot), near.clone());
         let boot = *boot;
+        self.near.insert(node, near);
         let space = Space { id: 7, spec: self.spec.clone(), secret: CookieSecret::new(7, [1; 32]) };
         let spaces = BTreeMap::from([("pages".to_owned(), space)]);
         let declared = Declared {

@@ -161,8 +161,8 @@ fn a_node_that_hung_while_something_was_purged_gives_no_copy_of_it() {
     assert_eq!(here(&mut bench, 3, "a").0, None, "and takes it away with the purge that it lacked");
 }
 
-/// Nodes die, hang, come back; frames are lost. How many reads got a value.
-fn wild(seed: u64) -> u64 {
+/// Nodes die, hang, come back; frames are lost. How many reads got a value, and how often one was given again.
+fn wild(seed: u64) -> (u64, u64) {
     let mut rng = Rng::new(seed);
     let mut bench = Bench::new(3);
     let key = |n: u64| format!("k{n}");
@@ -170,7 +170,9 @@ fn wild(seed: u64) -> u64 {
     let (mut reads, mut purges, mut sets) = (Vec::new(), Vec::new(), BTreeSet::new());
     // When each acknowledged purge began, and was acknowledged; when a value was known to be stored.
     let (mut purged, mut stored): (Vec<(Time, Time)>, BTreeMap<u64, Time>) = (Vec::new(), BTreeMap::new());
-    let mut hits = 0;
+    // Answers that are given again beside the machine, by node, its life and key; and questions whose answers may be.
+    let (mut kept, mut asked) = (BTreeMap::new(), BTreeMap::new());
+    let (mut hits, mut given) = (0, 0);
     for _ in 0..400 {
         let node = 1 + rng.below(3);
         let is_up = bench.nodes.contains_key(&node) && !bench.hung.contains(&node);
@@ -180,7 +182,14 @@ fn wild(seed: u64) -> u64 {
                 let value = (bench.asks + 1).to_string();
                 sets.insert(bench.begin(node, &key(rng.below(8)), put(&value, &["t"])));
             }
-            35..=84 if is_up => reads.push((bench.begin(node, &key(rng.below(8)), Act::Get), bench.now)),
+            35..=59 if is_up => reads.push((bench.begin(node, &key(rng.below(8)), Act::Get), bench.now)),
+            60..=84 if is_up => {
+                let key = key(rng.below(8));
+                let moment = bench.near[&node].moment(key.as_bytes());
+                let id = bench.begin(node, &key, Act::Read);
+                reads.push((id, bench.now));
+                asked.insert(id, ((node, bench.boots[&node], key), moment));
+            }
             85..=89 if is_up => {
                 let what = if rng.chance(0.5) { What::Tag(text("t")) } else { What::Prefix(text("k")) };
                 purges.push((bench.begin(node, "", Act::Purge(what)), bench.now));
@@ -219,9 +228,30 @@ fn wild(seed: u64) -> u64 {
                 purged.push((*begun, bench.answered[id]));
             }
         }
+        let mut got = Vec::new();
         for (id, begun) in &reads {
-            let Some(Outcome::Done(Reply::Value { value, .. })) = answers.get(id) else { continue };
-            hits += 1;
+            match answers.get(id) {
+                Some(Outcome::Done(Reply::Value { value, .. })) => got.push((value.clone(), *begun)),
+                Some(Outcome::Done(Reply::Read { entry: Some(entry), mark: Some(mark) })) => {
+                    got.push((entry.value.clone(), *begun));
+                    let (place, moment) = asked.remove(id).unwrap();
+                    if bench.near[&place.0].is_here(*mark) {
+                        kept.insert(place, (entry.value.clone(), moment));
+                    }
+                }
+                _ => (),
+            }
+        }
+        hits += got.len() as u64;
+        // Beside a machine that hangs, too.
+        kept.retain(|(node, boot, _), _| bench.nodes.contains_key(node) && bench.boots[node] == *boot);
+        for ((node, _, key), (value, moment)) in &kept {
+            if bench.near[node].holds(bench.now, key.as_bytes(), *moment) {
+                given += 1;
+                got.push((value.clone(), bench.now));
+            }
+        }
+        for (value, begun) in &got {
             let of: u64 = std::str::from_utf8(value).unwrap().parse().unwrap();
             let is_old = |(from, done): &&(Time, Time)| done < begun && stored.get(&of).is_some_and(|at| at < from);
             if let Some((from, done)) = purged.iter().find(is_old) {
@@ -233,11 +263,52 @@ fn wild(seed: u64) -> u64 {
         purges.retain(|(id, _)| !answers.contains_key(id));
     }
     assert!(purged.len() > 3, "seed {seed}: {} purges were done", purged.len());
-    hits
+    (hits, given)
 }
 
 #[test]
 fn whatever_happens_no_read_after_a_purge_gets_what_was_stored_before_it() {
-    let hits: u64 = (0..60).map(wild).sum();
-    assert!(hits > 500, "they do read: {hits}");
+    let all: Vec<(u64, u64)> = (0..60).map(wild).collect();
+    let (hits, given): (u64, u64) = (all.iter().map(|(hits, _)| hits).sum(), all.iter().map(|(_, given)| given).sum());
+    assert!(hits > 500 && given > 500, "they do read: {hits}, {given}");
+}
+
+#[test]
+fn what_is_given_again_beside_the_machine_is_what_it_would_give() {
+    let mut bench = Bench::new(3);
+    let keys: Vec<String> = (0..40).map(|n| format!("key/{n}")).collect();
+    keys.iter().for_each(|key| bench.set(1, key, "old", &["t"]));
+    let owner = |bench: &mut Bench, key: &str| match bench.ask(2, key, Act::Read) {
+        Outcome::Done(Reply::Read { mark: Some(mark), .. }) => mark,
+        other => panic!("{other:?}"),
+    };
+    let key = keys.iter().find(|key| owner(&mut bench, key).node == NodeId(2)).unwrap().clone();
+    let other = keys.iter().find(|key| owner(&mut bench, key).node != NodeId(2)).unwrap().clone();
+    let near = bench.near[&2].clone();
+    let (mark, elsewhere) = (owner(&mut bench, &key), owner(&mut bench, &other));
+    assert!(near.is_here(mark) && !near.is_here(elsewhere));
+    let holds = |bench: &Bench, moment| near.holds(bench.now, key.as_bytes(), moment);
+    let moment = || near.moment(key.as_bytes());
+    // Until the leases end, without a word of the machine.
+    let before = moment();
+    assert!(holds(&bench, before));
+    let now = bench.now;
+    bench.now = now + Span::secs(1);
+    assert!(!holds(&bench, before));
+    bench.now = now;
+    // Not after anything has happened to it, at whichever node that was asked.
+    for act in [put("new", &[]), Act::End(Some(Span::secs(9))), Act::Remove] {
+        let before = moment();
+        bench.ask(3, &key, act);
+        assert!(!holds(&bench, before) && holds(&bench, moment()));
+    }
+    for what in [What::Key(text(&key)), What::Prefix(text("key")), What::Tag(text("t")), What::All] {
+        let before = moment();
+        assert_eq!(bench.purge(1, what), Outcome::Done(Reply::Purged));
+        assert!(!holds(&bench, before) && holds(&bench, moment()));
+    }
+    // Nor when the key may be another node's.
+    let before = moment();
+    bench.kill(3);
+    assert!(!holds(&bench, before));
 }

@@ -68,6 +68,29 @@ fn answers_are_kept_for_all_nodes_until_they_are_purged_and_given_when_clones_ar
         }
     }
 
+    // A node that hangs while something is purged gives nothing of before when it goes on, to nobody who asks since: also of what is
+    // asked for so often that it is given without asking the node's machine.
+    let mut conn = Resp::open(up.at(1).resp, "pages", &token).unwrap();
+    let paths: Vec<String> = (0..9).map(|n| format!("/hot-{n}")).collect();
+    let hangs = Proc::of(up.node_pid(3)).unwrap();
+    for round in 0..3 {
+        let before: Vec<String> =
+            paths.iter().map(|path| (0..10).map(|_| get(http(3), path).text()).last().unwrap()).collect();
+        hangs.signal(Signal::STOP);
+        let purged = conn.ask(&["PURGE", "TAG", "pages"]);
+        let asks = |path: &String| {
+            let (at, path) = (http(3), path.clone());
+            thread::spawn(move || get(at, &path))
+        };
+        let asks: Vec<_> = paths.iter().map(asks).collect();
+        hangs.signal(Signal::CONT);
+        let replies: Vec<Reply> = asks.into_iter().map(|reply| reply.join().unwrap()).collect();
+        assert_eq!(purged, Ok(Word::Simple("OK".into())), "round {round}");
+        for (reply, before) in replies.iter().zip(&before) {
+            assert_ne!(&reply.text(), before, "round {round}: {}", did(reply));
+        }
+    }
+
     // Who is not told in time what is kept asks a clone for himself: another page then, as this one is kept by now.
     let mut tries = 0;
     wait_for("one asks for all", Duration::from_secs(30), || {

@@ -2,13 +2,13 @@
 
 use base::{Boot, Now, Time};
 use class::{Class as _, CookieSecret, Declared, Space as Declares};
-use state::cache::{Cache, Input, Output};
+use state::cache::{Cache, Input, Near, Output};
 
 use super::*;
 
 /// One node that is all of its cluster.
 pub fn alone() -> Cache {
-    let (mut cache, mut out) = (Cache::new(NodeId(1), Boot(1)), Vec::new());
+    let (mut cache, mut out) = (Cache::new(NodeId(1), Boot(1), Near::default()), Vec::new());
     let space = Declares { id: 1, spec: state::cache::Spec::default(), secret: CookieSecret::new(1, [1; 32]) };
     let spaces = BTreeMap::from([("pages".to_owned(), space)]);
     let declared = Declared {
