@@ -38,6 +38,15 @@ const EXACT: HeaderValue = HeaderValue::from_static("exact");
 const NEAR: HeaderValue = HeaderValue::from_static("near");
 const ORIGINAL: HeaderValue = HeaderValue::from_static("original");
 
+/// Whose pages are shown, and to whom.
+#[derive(Clone, Debug)]
+pub enum Site {
+    /// A declared origin's, to whom his cookie names.
+    Own(String),
+    /// Whoever's this is, to this reader, by the proxy.
+    Any { url: Url, reader: String },
+}
+
 pub struct Front {
     pub settings: Settings,
     pub fetch: Fetch,
@@ -67,16 +76,16 @@ pub async fn answer(State(front): State<Arc<Front>>, request: Request) -> Respon
     let path = head.uri.path().to_owned();
     let ours = path.strip_prefix(OURS).filter(|rest| rest.starts_with('/'));
     match ours {
-        Some("/toolbar.css") => {
-            ([(header::CONTENT_TYPE, "text/css"), (header::CACHE_CONTROL, "max-age=3600")], pages::STYLE)
-                .into_response()
+        Some("/toolbar.css") => style(),
+        Some("/preferences") => front.prefer(None, head, body).await,
+        Some(_) if path.starts_with(PICTURES) && front.settings.site.is_some() => {
+            let site = Site::Own(front.settings.site.clone().unwrap_or_default());
+            front.picture_of_site(&site, &head).await
         }
-        Some("/preferences") => front.prefer(head, body).await,
-        Some(_) if path.starts_with(PICTURES) && front.settings.site.is_some() => front.picture_of_site(&head).await,
         Some(_) => plain(StatusCode::NOT_FOUND, "there is nothing here"),
         None if front.is_picture(&head) => front.picture_by_url(&head).await,
         None => match front.settings.site.clone() {
-            Some(site) => front.page(&site, head, body).await,
+            Some(site) => front.page(&Site::Own(site), head, body).await,
             None => plain(
                 StatusCode::NOT_FOUND,
                 match front.settings.urls {
@@ -91,11 +100,30 @@ pub async fn answer(State(front): State<Arc<Front>>, request: Request) -> Respon
     }
 }
 
-fn plain(status: StatusCode, why: &str) -> Response {
+/// Answers what a reader asks for by the proxy.
+pub async fn proxied(front: &Arc<Front>, url: Url, reader: String, head: Parts, body: Body) -> Response {
+    if front.fetch.is_loop(&head.headers) {
+        return failed(&FetchError::Loop);
+    }
+    let path = url.path.split('?').next().unwrap_or_default().to_owned();
+    match path.strip_prefix(OURS).filter(|rest| rest.starts_with('/')) {
+        Some("/toolbar.css") => style(),
+        Some("/preferences") => front.prefer(Some(reader), head, body).await,
+        Some(_) if path.starts_with(PICTURES) => front.picture_of_site(&Site::Any { url, reader }, &head).await,
+        Some(_) => plain(StatusCode::NOT_FOUND, "there is nothing here"),
+        None => front.page(&Site::Any { url, reader }, head, body).await,
+    }
+}
+
+fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css"), (header::CACHE_CONTROL, "max-age=3600")], pages::STYLE).into_response()
+}
+
+pub fn plain(status: StatusCode, why: &str) -> Response {
     (status, [(header::CACHE_CONTROL, "no-store")], format!("{why}\n")).into_response()
 }
 
-fn failed(error: &FetchError) -> Response {
+pub fn failed(error: &FetchError) -> Response {
     let status = match error {
         FetchError::BadUrl(_) => StatusCode::BAD_REQUEST,
         FetchError::Refused(_) => StatusCode::FORBIDDEN,
@@ -128,7 +156,7 @@ fn accepts_webp(headers: &HeaderMap) -> bool {
 
 /// Pictures.
 impl Front {
-    async fn picture_of_site(self: &Arc<Self>, head: &Parts) -> Response {
+    async fn picture_of_site(self: &Arc<Self>, site: &Site, head: &Parts) -> Response {
         let (path, headers) = (head.uri.path(), &head.headers);
         let asked = path.strip_prefix(PICTURES).and_then(|rest| rest.split_once('/'));
         let Some((edit, rest)) = asked.and_then(|(part, rest)| Some((preferences::edit_of(part)?, rest))) else {
@@ -138,10 +166,15 @@ impl Front {
             );
         };
         let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let url = format!("{path}{query}");
-        let name = self.settings.site.clone().unwrap_or_default();
-        let source = Source::Origin { name, path: format!("/{rest}{query}") };
-        self.picture(&source, edit, headers, Some(&url)).await
+        let (mut noted, of) = (format!("{path}{query}"), format!("/{rest}{query}"));
+        let source = match site {
+            Site::Own(name) => Source::Origin { name: name.clone(), path: of },
+            Site::Any { url, .. } => {
+                noted = format!("http://{}{noted}", url.authority());
+                self.fetch.source_of(Url { path: of, ..url.clone() })
+            }
+        };
+        self.picture(&source, edit, headers, Some(&noted)).await
     }
 
     async fn picture_by_url(self: &Arc<Self>, head: &Parts) -> Response {
@@ -438,11 +471,14 @@ impl Drop for Repair {
 
 /// The site.
 impl Front {
-    async fn page(&self, site: &str, head: Parts, body: Body) -> Response {
+    async fn page(&self, site: &Site, head: Parts, body: Body) -> Response {
         let Ok(body) = to_bytes(body, UPLOAD_BYTES_MAX).await else {
             return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body has more bytes than are passed on");
         };
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let path = match site {
+            Site::Own(_) => head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            Site::Any { url, .. } => url.path.clone(),
+        };
         let may_be_page = head.method == Method::GET && is_for_a_page(&head.headers);
         let mut sent = head.headers.clone();
         if may_be_page {
@@ -451,7 +487,11 @@ impl Front {
                 sent.remove(name);
             }
         }
-        let answer = match self.fetch.pass(site, head.method, &path, &sent, body).await {
+        let passed = match site {
+            Site::Own(name) => self.fetch.pass(name, head.method, &path, &sent, body).await,
+            Site::Any { url, .. } => self.fetch.pass_outside(url, head.method, &sent, body).await,
+        };
+        let answer = match passed {
             Ok(answer) => answer,
             Err(error) => return failed(&error),
         };
@@ -463,25 +503,35 @@ impl Front {
             .and_then(|n| n.parse::<usize>().ok());
         let encoding = rewritable(answered.status, &answered.headers, length).filter(|_| may_be_page);
         answered.headers = without_hops(&answered.headers);
-        if let Some(base) = self.fetch.origin(site) {
+        if let Site::Own(name) = site
+            && let Some(base) = self.fetch.origin(name)
+        {
             keep_here(&mut answered.headers, base);
         }
         let Some(encoding) = encoding else { return as_it_is(answered.status, answered.headers, length, body) };
-        let reader = preferences::reader(&head.headers);
-        let wanted = self.readers.of(reader.as_deref(), &head.headers).await;
         let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned();
-        let page = Page { path, host, wanted, sizes: self.sizes.clone() };
+        let (wanted, host, is_proxied) = match site {
+            Site::Own(_) => {
+                let reader = preferences::reader(&head.headers);
+                (self.readers.of(reader.as_deref(), &head.headers).await, host, false)
+            }
+            Site::Any { url, reader } => (self.readers.look_up(reader).await, url.authority(), true),
+        };
+        let page = Page { path, host, wanted, sizes: self.sizes.clone(), is_proxied };
         for name in [header::ETAG, header::LAST_MODIFIED, header::ACCEPT_RANGES, header::AGE, header::EXPIRES] {
             answered.headers.remove(name);
         }
         answered.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        answered.headers.append(header::VARY, HeaderValue::from_static("Cookie"));
+        if !is_proxied {
+            answered.headers.append(header::VARY, HeaderValue::from_static("Cookie"));
+        }
         answered.headers.insert(ANSWER, EXACT);
         answered.headers.insert("accept-ch", HeaderValue::from_static(hints::ACCEPT));
         (answered.status, answered.headers, pages::rewritten(body, page, encoding)).into_response()
     }
 
-    async fn prefer(&self, head: Parts, body: Body) -> Response {
+    /// `known`: who it is, if no cookie has to say it.
+    async fn prefer(&self, known: Option<String>, head: Parts, body: Body) -> Response {
         if head.method != Method::POST {
             return plain(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -497,7 +547,8 @@ impl Front {
             return plain(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long");
         };
         let (wanted, back) = Preferences::from_form(&form);
-        let reader = preferences::reader(&head.headers).unwrap_or_else(preferences::new_reader);
+        let has_cookie = known.is_none();
+        let reader = known.or_else(|| preferences::reader(&head.headers)).unwrap_or_else(preferences::new_reader);
         if let Err(NotKept(why)) = self.readers.keep(&reader, &wanted, &head.headers).await {
             return (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -505,6 +556,9 @@ impl Front {
                 format!("the preferences were not kept: {why}\n"),
             )
                 .into_response();
+        }
+        if !has_cookie {
+            return (StatusCode::SEE_OTHER, [(header::LOCATION, back)]).into_response();
         }
         let seconds = PREFERENCES_KEPT.as_secs();
         let cookie = format!("{}={reader}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}", preferences::COOKIE);

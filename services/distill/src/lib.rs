@@ -8,6 +8,7 @@
 //! - `shelf.rs`: what all clones share; `near.rs`: what stands in for what cannot be had; `hints.rs`: what a browser says of its line.
 //! - `imgproxy.rs`: its URLs; `thumbor.rs` and `weserv.rs`: those of others. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
 //!   `sizes.rs`: what was saved.
+//! - `proxy.rs`: the same as a person's proxy, for all sites by http.
 //! - `site.rs`: the site of the demo.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -22,6 +23,7 @@ mod marks;
 mod near;
 mod pages;
 mod preferences;
+mod proxy;
 mod settings;
 mod shelf;
 mod site;
@@ -39,6 +41,7 @@ use crate::fetch::Fetch;
 use crate::front::{Front, Repairs};
 use crate::marks::Marks;
 use crate::preferences::{BEFORE, PEOPLE, PROFILE, Readers};
+use crate::proxy::Proxy;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 use crate::sizes::Sizes;
@@ -59,12 +62,14 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
     let fetch = Fetch::new(settings.origins.clone(), own, &format!("coppice-{}", given.service));
     let works = Works::new();
     let sizes = Sizes::default();
-    if settings.site.is_some() {
+    let proxy = settings.proxy.clone();
+    if settings.site.is_some() || proxy.is_some() {
         sizes.share(service.group()?);
     }
     let profiles = service.profiles(PROFILE, PEOPLE).ok();
     // Where there are profiles, too, clusters of before may still have some readers there.
-    let before = if profiles.is_some() { service.linear(BEFORE).ok() } else { Some(service.linear(BEFORE)?) };
+    let before =
+        if profiles.is_some() || proxy.is_some() { service.linear(BEFORE).ok() } else { Some(service.linear(BEFORE)?) };
     let readers = Readers::new(profiles, before);
     // Without it each clone is for itself.
     let shelf = Shelf::new(service.cache(PICTURES).ok());
@@ -79,5 +84,9 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         shelf,
         repairs: Repairs::default(),
     });
+    if let Some(allowed) = proxy {
+        let proxy = Arc::new(Proxy::new(front, allowed));
+        return service.serve_tcp(move |conn| Arc::clone(&proxy).serve(conn)).await;
+    }
     service.serve(Router::new().fallback(front::answer).with_state(front)).await
 }

@@ -54,6 +54,14 @@ pub const REDIRECTS_MAX: u8 = 5;
 pub const FETCHES_AT_ONCE: usize = 64;
 /// Hosts' ports that are reached outside; an origin that is declared may have any.
 pub const PORTS: [u16; 2] = [80, 443];
+/// The one port that tunnels of the proxy lead to, but those to declared origins.
+pub const TUNNEL_PORT: u16 = 443;
+/// Connections of the proxy in one clone, and tunnels among them: a browser has some dozens.
+pub const PROXIED_MAX: usize = 1024;
+/// A connection of the proxy that says nothing for so long ends; a tunnel, too.
+pub const PROXY_IDLE: Duration = Duration::from_secs(300);
+/// The head of a request at the proxy has to come within this.
+pub const PROXY_HEAD_TIME: Duration = Duration::from_secs(30);
 /// Header of an origin's answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 

@@ -16,6 +16,7 @@ use sdk::axum::body::Body;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::fetch::Url;
 use crate::limits::*;
 use crate::link;
 use crate::preferences::{Preferences, QUALITIES, WIDTHS};
@@ -35,6 +36,15 @@ pub struct Page {
     pub host: String,
     pub wanted: Preferences,
     pub sizes: Sizes,
+    /// It comes by the proxy, as do pictures of other sites.
+    pub is_proxied: bool,
+}
+
+impl Page {
+    /// Under what sizes of its own pictures are noted: paths are those of one site.
+    fn noted(&self, url: &str) -> String {
+        if self.is_proxied { format!("http://{}{url}", self.host) } else { url.to_owned() }
+    }
 }
 
 /// The encoding that a `Content-Type` names, if pages in it can be rewritten. Without a name, UTF-8 until the page says otherwise.
@@ -297,17 +307,39 @@ impl State {
     }
 
     fn picture(&mut self, link: &str) -> Option<String> {
-        let path = self.resolve(link)?;
-        let url = format!("{PICTURES}{}{path}", self.page.wanted.as_part());
-        if self.pictures.len() < PICTURES_MAX && !self.pictures.contains(&url) {
-            self.pictures.push(url.clone());
+        let part = self.page.wanted.as_part();
+        let (url, noted) = match self.resolve(link) {
+            Some(path) => {
+                let url = format!("{PICTURES}{part}{path}");
+                let noted = self.page.noted(&url);
+                (url, noted)
+            }
+            None => {
+                let other = self.elsewhere(link)?;
+                let url = format!("http://{}{PICTURES}{part}{}", other.authority(), other.path);
+                (url.clone(), url)
+            }
+        };
+        if self.pictures.len() < PICTURES_MAX && !self.pictures.contains(&noted) {
+            self.pictures.push(noted);
         }
         Some(url)
     }
 
+    /// Of a link of a page that comes by the proxy: where it leads, if that is another site that comes by the proxy, too.
+    fn elsewhere(&self, link: &str) -> Option<Url> {
+        let link = link.trim_matches(|c: char| c.is_ascii_whitespace());
+        let link = if link.starts_with("//") { format!("http:{link}") } else { link.to_owned() };
+        let is_http = self.page.is_proxied && link.get(..7).is_some_and(|begin| begin.eq_ignore_ascii_case("http://"));
+        // What stands in the page is HTML: an entity may be anything.
+        let url = Url::parse(&link).ok().filter(|_| is_http && !link.contains('&'))?;
+        (!url.path.starts_with(OURS)).then_some(url)
+    }
+
     fn image(&mut self, img: &mut Element<'_, '_>) {
         let src = img.get_attribute("src").unwrap_or_default();
-        let Some(original) = self.resolve(&src) else {
+        let elsewhere = || self.elsewhere(&src).map(|url| format!("http://{}{}", url.authority(), url.path));
+        let Some(original) = self.resolve(&src).or_else(elsewhere) else {
             if !self.page.wanted.pictures {
                 img.replace(&escaped(&img.get_attribute("alt").unwrap_or_default()), ContentType::Html);
             }
@@ -435,7 +467,13 @@ mod tests {
     use super::*;
 
     fn page(wanted: Preferences) -> Page {
-        Page { path: "/a/b.html?c=1&d".into(), host: "site.org".into(), wanted, sizes: Sizes::default() }
+        Page {
+            path: "/a/b.html?c=1&d".into(),
+            host: "site.org".into(),
+            wanted,
+            sizes: Sizes::default(),
+            is_proxied: false,
+        }
     }
 
     /// The page without its toolbar, fed in pieces of each length.

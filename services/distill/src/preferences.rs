@@ -153,6 +153,19 @@ impl Readers {
         }
     }
 
+    /// Of a reader whom no edge has looked up.
+    pub async fn look_up(&self, reader: &str) -> Preferences {
+        let Some(profiles) = &self.profiles else { return self.of(Some(reader), &HeaderMap::new()).await };
+        match tokio::time::timeout(PREFERENCES_WAIT, profiles.get(reader)).await {
+            Ok(Ok(found)) => {
+                let found = found.map(|profile| profile.value).unwrap_or_default();
+                self.saw(reader, &found);
+                found
+            }
+            Ok(Err(_)) | Err(_) => self.seen(reader),
+        }
+    }
+
     fn seen(&self, reader: &str) -> Preferences {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.0.get(reader).cloned().unwrap_or_default()

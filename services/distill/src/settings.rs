@@ -7,6 +7,7 @@ use sdk::StartError;
 
 use crate::fetch::{Source, Url};
 use crate::imgproxy::Pair;
+use crate::proxy::Allowed;
 
 /// Whose URLs are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +24,8 @@ pub type Presets = BTreeMap<String, Vec<String>>;
 pub struct Settings {
     /// `SERVE=site`: this is the demo's site, below the path `BASE`.
     pub site_at: Option<String>,
+    /// `SERVE=proxy`: it is its readers' proxy, at a TCP door.
+    pub proxy: Option<Allowed>,
     /// `SITE`: the origin before which it stands.
     pub site: Option<String>,
     /// `ORIGINS`: by name, where each is, in the order in which it is tried.
@@ -56,11 +59,17 @@ impl Settings {
             sources: list("SOURCES").map(str::to_owned).collect(),
             ..Self::default()
         };
-        settings.site_at = match has("SERVE") {
-            None | Some("distill") => None,
-            Some("site") => Some(has("BASE").unwrap_or("/").to_owned()),
-            Some(other) => return Err(StartError(format!("SERVE is {other:?}; it is \"distill\" or \"site\""))),
-        };
+        match has("SERVE") {
+            None | Some("distill") => (),
+            Some("site") => settings.site_at = Some(has("BASE").unwrap_or("/").to_owned()),
+            Some("proxy") => settings.proxy = Some(Allowed::of(list("CLIENTS"), list("USERS"))?),
+            Some(other) => {
+                return Err(StartError(format!("SERVE is {other:?}; it is \"distill\", \"proxy\" or \"site\"")));
+            }
+        }
+        for name in ["CLIENTS", "USERS"].into_iter().filter(|name| settings.proxy.is_none() && has(name).is_some()) {
+            return Err(StartError(format!("{name} is set, and SERVE is not \"proxy\", which alone has some")));
+        }
         settings.watermark = has("WATERMARK").map(str::to_owned);
         if let Some(at) = settings.watermark.as_ref().filter(|at| !at.starts_with("file:///")) {
             let wrong = |error| StartError(format!("WATERMARK is {at:?}: {error}; or it is file:///PATH"));

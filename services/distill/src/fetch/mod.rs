@@ -88,7 +88,7 @@ pub struct Fetch {
     resolve: Resolve,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Fetch {
@@ -114,7 +114,7 @@ impl Fetch {
     pub fn name_of(&self, source: &Source) -> String {
         match source {
             Source::Origin { name, path } => format!("{:?} {path}", self.origins.get(name)),
-            Source::Outside(url) => format!("{url:?}"),
+            Source::Outside(url) | Source::Shown(url) => format!("{url:?}"),
         }
     }
 
@@ -141,10 +141,10 @@ impl Fetch {
     }
 
     async fn followed(&self, source: &Source, asked: &HeaderMap) -> Result<Whole, FetchError> {
-        let request = |url: &Url, is_declared: bool| {
+        let request = |url: &Url, is_shown: bool| {
             let mut headers = HeaderMap::new();
-            // One's own site may show a picture to some only.
-            for name in [header::COOKIE, header::AUTHORIZATION].into_iter().filter(|_| is_declared) {
+            // A site may show a picture to some only.
+            for name in [header::COOKIE, header::AUTHORIZATION].into_iter().filter(|_| is_shown) {
                 if let Some(shown) = asked.get(&name) {
                     headers.insert(name, shown.clone());
                 }
@@ -157,6 +157,7 @@ impl Fetch {
         };
         let (mut url, mut answer) = match source {
             Source::Outside(url) => (url.clone(), self.outside(url, request(url, false)?).await?),
+            Source::Shown(url) => (url.clone(), self.outside(url, request(url, true)?).await?),
             Source::Origin { name, path } => {
                 let mut last = FetchError::Refused(format!("there is no origin {name:?}"));
                 let mut found = None;
@@ -236,16 +237,7 @@ impl Fetch {
         let mut last = FetchError::Refused(format!("there is no origin {name:?}"));
         for base in self.origins.get(name).into_iter().flatten() {
             let url = below(base, path);
-            let mut sent = without_hops(headers);
-            sent.remove(header::HOST);
-            // What the edge said to this clone is for it alone.
-            let own: Vec<_> = sent.keys().filter(|name| name.as_str().starts_with("coppice-")).cloned().collect();
-            for name in own {
-                sent.remove(name);
-            }
-            sent.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            self.via(headers, &mut sent);
-            let request = assembled(method.clone(), &url, sent, Full::new(body.clone()))?;
+            let request = assembled(method.clone(), &url, self.passed_on(headers), Full::new(body.clone()))?;
             let stream = match self.open(&url, true).await {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -263,6 +255,72 @@ impl Fetch {
             }
         }
         Err(last)
+    }
+
+    /// Passes a request on to whom its reader names, by the proxy; its answer is his, whatever it is. A declared origin is asked as one,
+    /// wherever it is.
+    ///
+    /// # Errors
+    /// It could not be asked, or may not be.
+    pub async fn pass_outside(
+        &self,
+        url: &Url,
+        method: Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, FetchError> {
+        if self.is_loop(headers) {
+            return Err(FetchError::Loop);
+        }
+        let request = assembled(method, url, self.passed_on(headers), Full::new(body))?;
+        let is_declared = self.origin_of(url).is_some();
+        if !is_declared && !PORTS.contains(&url.port) {
+            return Err(FetchError::Refused(format!("port {} is not one of the web's", url.port)));
+        }
+        exchange(self.open(url, is_declared).await?, request).await
+    }
+
+    /// A connection to where a reader's browser speaks TLS itself: to port 443 of a public address, or to a declared origin.
+    ///
+    /// # Errors
+    /// It cannot be had, or may not be.
+    pub async fn tunnel(&self, host: &str, port: u16) -> Result<Box<dyn Stream>, FetchError> {
+        let is_declared = self.origins.values().flatten().any(|at| at.is_tls && (&*at.host, at.port) == (host, port));
+        if !is_declared && port != TUNNEL_PORT {
+            return Err(FetchError::Refused(format!("tunnels lead to port {TUNNEL_PORT}, and not to {port}")));
+        }
+        self.open(&Url { is_tls: false, host: host.to_owned(), port, path: "/".into() }, is_declared).await
+    }
+
+    /// What a reader asks for by the proxy: of a declared origin, if it is one's.
+    pub fn source_of(&self, url: Url) -> Source {
+        match self.origin_of(&url) {
+            Some((name, base)) => {
+                let path = url.path[base.path.trim_end_matches('/').len()..].to_owned();
+                Source::Origin { name: name.clone(), path }
+            }
+            None => Source::Shown(url),
+        }
+    }
+
+    fn origin_of(&self, url: &Url) -> Option<(&String, &Url)> {
+        let is_it = |base: &&Url| {
+            (base.is_tls, &base.host, base.port) == (url.is_tls, &url.host, url.port) && is_below(base, &url.path)
+        };
+        self.origins.iter().find_map(|(name, at)| Some((name, at.iter().find(is_it)?)))
+    }
+
+    fn passed_on(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut sent = without_hops(headers);
+        sent.remove(header::HOST);
+        // What the edge said to this clone is for it alone.
+        let own: Vec<_> = sent.keys().filter(|name| name.as_str().starts_with("coppice-")).cloned().collect();
+        for name in own {
+            sent.remove(name);
+        }
+        sent.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        self.via(headers, &mut sent);
+        sent
     }
 
     fn via(&self, asked: &HeaderMap, to: &mut HeaderMap) {

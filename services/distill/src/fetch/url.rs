@@ -14,6 +14,8 @@ pub enum Source {
         path: String,
     },
     Outside(Url),
+    /// A URL of the world that its own reader asks for by the proxy: it is shown his cookies.
+    Shown(Url),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

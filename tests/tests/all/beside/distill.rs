@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -164,6 +164,110 @@ fn clones_share_what_they_fetch_and_make(up: &Up, picture: Vec<u8>) {
     });
 }
 
+/// What comes back of what goes there, once it was seen that something comes.
+fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut from = stream.try_clone().unwrap();
+                let _ = std::io::copy(&mut from, &mut stream);
+                let _ = stream.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    port
+}
+
+/// The site at an address of its own, by a browser's proxy at any node.
+fn a_browser_has_it_as_its_proxy(up: &Up, (at, original): (SocketAddr, &str)) {
+    let (door, guarded, echo) = (e2e::at::free_port(3), e2e::at::free_port(3), echo());
+    let service = |name: &str, port: u16, env: &str| {
+        format!(
+            "[service.{name}]\nbuiltin = \"distill\"\nclones = 2\ntcp = {{ port = {port}, send_proxy = \"v2\" }}\n\
+             namespaces = [\"people\", \"pictures\"]\nenv = {{ SERVE = \"proxy\", \
+             ORIGINS = \"site=http://{at}{original},tls=https://127.0.0.1:{echo}\"{env} }}\n"
+        )
+    };
+    let text = service("proxy", door, "") + &service("guarded", guarded, ", USERS = \"ann:sesame\"");
+    up.apply("proxy.toml", &text).good();
+    let node = |n: u8, port: u16| SocketAddr::new(e2e::at::host(n), port);
+    let host = at.to_string();
+    let ask = |n: u8, method: &str, url: &str, body: &[u8]| -> Result<Reply, String> {
+        http::request(node(n, door), method, url, &[("Host", &host)], body).map_err(|e| format!("{url}: {e}"))
+    };
+    let (page, base) = (format!("http://{at}{original}"), format!("http://{at}"));
+    let (reply, _) = wait_for("a page comes by the proxy", WELL_WITHIN, || match ask(1, "GET", &page, b"")? {
+        reply if reply.status == 200 => Ok(reply),
+        reply => Err(format!("{} {}", reply.status, reply.text())),
+    });
+    let picture = format!("/_distill/i/q40{original}photo/2.jpg");
+    assert!(reply.text().contains(&format!("<img src=\"{picture}\"")), "{}", reply.text());
+    assert_eq!(reply.header("vary"), None, "no cookie says who it is");
+    let small = ask(2, "GET", &format!("{base}{picture}"), b"").unwrap();
+    let whole = ask(3, "GET", &format!("{page}photo/2.jpg"), b"").unwrap();
+    assert_eq!(
+        (small.status, small.header("coppice-answer"), whole.status),
+        (200, Some("exact"), 200),
+        "{}",
+        small.text()
+    );
+    assert!(small.body.len() * 2 < whole.body.len(), "{} of {}", small.body.len(), whole.body.len());
+
+    let kept =
+        ask(1, "POST", &format!("{base}/_distill/preferences"), b"quality=10&grey=on&pictures=on&back=%2F").unwrap();
+    assert_eq!((kept.status, kept.header("set-cookie")), (303, None), "{}", kept.text());
+    let reply = ask(3, "GET", &page, b"").unwrap();
+    assert!(reply.text().contains("/_distill/i/q10g"), "{}", reply.text());
+
+    // It leads nowhere inside, whatever it is called.
+    let api = up.at(1).api;
+    for url in [
+        &*format!("http://{api}/v1/status"),
+        "http://localhost/",
+        "http://[::1]/",
+        "http://169.254.169.254/",
+        "http://0x7f.1/x",
+    ] {
+        let reply = ask(1, "GET", url, b"").unwrap();
+        assert!(reply.status == 403 || reply.status == 502, "{url}: {} {}", reply.status, reply.text());
+    }
+    assert_eq!(ask(1, "GET", "https://example.org/", b"").unwrap().status, 400);
+    for to in ["127.0.0.1:443", "8.8.8.8:22", &*api.to_string(), "[::ffff:10.0.0.1]:443"] {
+        let reply = ask(1, "CONNECT", to, b"").unwrap();
+        assert_eq!(reply.status, 403, "{to}: {}", reply.text());
+    }
+    let pac = ask(2, "GET", "/proxy.pac", b"").unwrap();
+    assert!(pac.text().contains(&format!("return \"PROXY {host}; DIRECT\"")), "{}", pac.text());
+
+    // A tunnel: what is said is what comes, to its end.
+    let mut stream = TcpStream::connect(node(2, door)).unwrap();
+    stream.set_read_timeout(Some(WELL_WITHIN)).unwrap();
+    stream.write_all(format!("CONNECT 127.0.0.1:{echo} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    stream.write_all(b"\x16\x03\x01 any bytes").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"\x16\x03\x01 any bytes");
+
+    let with = |name: &str, value: &str| {
+        http::request(node(1, guarded), "GET", &page, &[("Host", &host), (name, value)], b"").map_err(|e| e.to_string())
+    };
+    wait_for("one with users asks who it is", WELL_WITHIN, || match with("X-None", "")? {
+        reply if reply.status == 407 => Ok(()),
+        reply => Err(reply.status.to_string()),
+    });
+    assert_eq!(with("Proxy-Authorization", "Basic YW5uOnNlc2FtZQ==").unwrap().status, 200);
+    assert_eq!(with("Proxy-Authorization", "Basic YW5uOm90aGVy").unwrap().status, 407);
+}
+
 #[test]
 fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
     let _turn = e2e::beside();
@@ -214,6 +318,7 @@ fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
     }
 
     clones_share_what_they_fetch_and_make(&up, photo.body.clone());
+    a_browser_has_it_as_its_proxy(&up, (at, &original));
 
     let form = b"quality=10&grey=on&pictures=on&words=evening&back=%2Fabout.html";
     let kind = [("Content-Type", "application/x-www-form-urlencoded")];
