@@ -12,7 +12,7 @@ use crate::linear_load::WIDE_SHARDS;
 use crate::modes_load::FORMS;
 use crate::object_load::BOX;
 use crate::promises::session::{What, WriteId};
-use crate::soft_load::FLOOR;
+use crate::soft_load::{FLOOR, LOFT};
 use crate::sql_load::LEDGER;
 
 /// Namespace that load uses, and the one whose lease is the operator's mark.
@@ -180,6 +180,7 @@ pub fn declaration(mark: u64, memory: bool, has: Has, rng: &mut Rng) -> String {
     }
     if has.soft {
         text += &format!("[namespace.{FLOOR}]\nclass = \"soft\"\n");
+        text += &format!("[namespace.{LOFT}]\nclass = \"soft\"\ncopies = 1\n");
     }
     for extra in 0..rng.below(3) {
         let clones = rng.between(1, 3);

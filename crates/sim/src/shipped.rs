@@ -19,6 +19,7 @@ use state::object;
 use state::session::doc::Doc;
 use state::session::merge::MARK;
 use state::session::{Action, Op, Place, Reply, Version};
+use state::soft;
 
 use crate::liar::LIAR;
 use crate::load;
@@ -71,6 +72,8 @@ pub enum Bug {
     SoftBlind,
     /// The first cell of what repairs class `soft` stands for all of the frame, and the others are lost.
     SoftCovers,
+    /// Some ends of class `soft` come much later than they were to.
+    SoftLate,
     /// Some batches of class `sql` are acknowledged and not done.
     SqlFalseAck,
     /// Some batches of class `sql` are done in part.
@@ -94,7 +97,7 @@ impl Bug {
 
     /// Only where there are namespaces of class `soft` it can show.
     pub fn is_of_soft(self) -> bool {
-        matches!(self, Bug::SoftFalseAck | Bug::SoftBlind | Bug::SoftCovers)
+        matches!(self, Bug::SoftFalseAck | Bug::SoftBlind | Bug::SoftCovers | Bug::SoftLate)
     }
 
     /// ... of class `sql`.
@@ -300,6 +303,12 @@ impl Planted {
             && let Some(ms) = std::str::from_utf8(end).ok().and_then(|end| end.parse::<u64>().ok())
         {
             *end = (2 * ms).to_string().into();
+        }
+        if let (Bug::SoftLate, Event::Ask { ask: Ask::Soft(op), .. }) = (self.bug, &mut event)
+            && let soft::Action::Set { end: soft::End::After(span), .. } = &mut op.action
+            && self.rng.chance(0.3)
+        {
+            *span = Span(span.0.saturating_mul(40));
         }
         if let (Bug::SqlFalseAck | Bug::SqlTorn, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
             && let [step] = &mut op.steps[..]

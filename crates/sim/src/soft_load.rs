@@ -1,5 +1,5 @@
-//! What clients ask of the `soft` class: counters that are added to and reset, maps, sets and lists that are written and removed
-//! from, and a register of each client's own. Judging what came back is for `promises::soft`.
+//! What clients ask of the `soft` class: counters that are added to and reset, maps, sets, rankings and lists that are written and
+//! removed from, a register of each client's own, and one that ends. Half of it is in a namespace with one copy. Judging what came back is for `promises::soft`.
 //!
 //! A part of the seeds has it, told by the seed and no draw: what the others do stays what it was.
 
@@ -10,6 +10,10 @@ use state::soft::{Action, End, Kind, List, Op, Side};
 
 /// The namespace whose collections converge.
 pub const FLOOR: &str = "floor";
+/// One that acknowledges what one node has.
+pub const LOFT: &str = "loft";
+/// Its keys begin so.
+const LOFT_KEY: char = 'x';
 /// One seed in so many has the load.
 const ONE_IN: u64 = 3;
 const COUNTERS: u64 = 2;
@@ -17,6 +21,9 @@ const COLLECTIONS: u64 = 2;
 const ELEMENTS: u64 = 4;
 /// An item that is removed was pushed by one of so many writes before.
 const ITEMS_AGO: u64 = 30;
+/// Of what ends: soon, or long after the run.
+const SOON_MS: (u64, u64) = (500, 3_000);
+const LATE: Span = Span::secs(3 * 3_600);
 /// A client goes to another node after so many operations.
 const STAYS: u64 = 12;
 
@@ -56,6 +63,12 @@ pub enum Act {
         key: String,
         id: WriteId,
     },
+    /// Its other one, which ends after so long.
+    Lend {
+        key: String,
+        id: WriteId,
+        ends: Span,
+    },
     Get {
         key: String,
     },
@@ -69,6 +82,7 @@ impl Act {
             Act::Clear { .. } => "soft-clear",
             Act::Add { .. } => "soft-add",
             Act::Set { .. } => "soft-set",
+            Act::Lend { .. } => "soft-lend",
             Act::Get { .. } => "soft-get",
         }
     }
@@ -80,7 +94,21 @@ impl Act {
             | Act::Clear { key, .. }
             | Act::Add { key, .. }
             | Act::Set { key, .. }
+            | Act::Lend { key, .. }
             | Act::Get { key } => key,
+        }
+    }
+
+    /// Of what writes.
+    pub fn id(&self) -> Option<WriteId> {
+        match self {
+            Act::Put { id, .. }
+            | Act::Take { id, .. }
+            | Act::Clear { id, .. }
+            | Act::Add { id, .. }
+            | Act::Set { id, .. }
+            | Act::Lend { id, .. } => Some(*id),
+            Act::Get { .. } => None,
         }
     }
 
@@ -96,7 +124,12 @@ impl Act {
                 Action::List { key, what: List::Remove { count: 0, value: bytes(element) } }
             }
             Act::Put { element, id, key: name } => {
-                let value = (kind(name) == Kind::Field).then(|| bytes(&id.to_string()));
+                let value = match kind(name) {
+                    Kind::Field => Some(bytes(&id.to_string())),
+                    // A score: eight bytes.
+                    Kind::Score => Some(Bytes::copy_from_slice(&(*id as f64).to_be_bytes())),
+                    _ => None,
+                };
                 Action::Put { kind: kind(name), key, pairs: vec![(bytes(element), value)] }
             }
             Act::Take { element, key: name, .. } => {
@@ -105,9 +138,12 @@ impl Act {
             Act::Clear { .. } => Action::Remove { keys: vec![key] },
             Act::Add { by, .. } => Action::Add { kind: Kind::Register, key, element: Bytes::new(), by: *by },
             Act::Set { id, .. } => Action::Set { pairs: vec![(key, bytes(&id.to_string()))], end: End::Never },
+            Act::Lend { id, ends, .. } => {
+                Action::Set { pairs: vec![(key, bytes(&id.to_string()))], end: End::After(*ends) }
+            }
             Act::Get { .. } => Action::Read { kind: Kind::Register, at: vec![(key, Bytes::new())] },
         };
-        Op::of(FLOOR.into(), action)
+        Op::of(space(self.key()).into(), action)
     }
 }
 
@@ -117,32 +153,79 @@ fn bytes(text: &str) -> Bytes {
 
 /// What lies at a collection's key.
 pub fn kind(key: &str) -> Kind {
-    match key.as_bytes().first() {
+    match here(key).as_bytes().first() {
         Some(b'm') => Kind::Field,
         Some(b'l') => Kind::Item,
+        Some(b'r') => Kind::Score,
         _ => Kind::Member,
     }
 }
 
+pub fn is_counter(key: &str) -> bool {
+    here(key).starts_with('n')
+}
+
+/// One node's memory is enough for what is at this key.
+pub fn has_one_copy(key: &str) -> bool {
+    key.starts_with(LOFT_KEY)
+}
+
+fn here(key: &str) -> &str {
+    key.trim_start_matches(LOFT_KEY)
+}
+
+pub fn space(key: &str) -> &'static str {
+    if has_one_copy(key) { LOFT } else { FLOOR }
+}
+
+/// In both namespaces.
+fn twice(keys: impl Iterator<Item = String>) -> Vec<String> {
+    let keys: Vec<String> = keys.collect();
+    let lofts: Vec<String> = keys.iter().map(|key| format!("{LOFT_KEY}{key}")).collect();
+    keys.into_iter().chain(lofts).collect()
+}
+
 pub fn collections() -> Vec<String> {
     let of = |letter: char| (0..COLLECTIONS).map(move |n| format!("{letter}{n}"));
-    of('m').chain(of('s')).chain(of('l')).collect()
+    twice(of('m').chain(of('s')).chain(of('l')).chain(of('r')))
 }
 
 pub fn counters() -> Vec<String> {
-    (0..COUNTERS).map(|n| format!("n{n}")).collect()
+    twice((0..COUNTERS).map(|n| format!("n{n}")))
+}
+
+/// A question of what a node has.
+pub enum Look {
+    Registers(Vec<String>),
+    Collection(String),
+}
+
+impl Look {
+    pub fn op(&self) -> Op {
+        let (of, action) = match self {
+            Look::Registers(keys) => (&keys[0], Action::Peek { at: keys.iter().map(|key| bytes(key)).collect() }),
+            Look::Collection(key) => (key, Action::All { kind: kind(key), key: bytes(key) }),
+        };
+        Op::of(space(of).into(), action)
+    }
 }
 
 /// Questions that together show all that a node has.
-pub fn looks(clients: usize) -> Vec<Action> {
-    let registers = counters().into_iter().chain((0..clients).map(own)).map(|key| bytes(&key)).collect();
-    let all = collections().into_iter().map(|key| Action::All { kind: kind(&key), key: bytes(&key) });
-    std::iter::once(Action::Peek { at: registers }).chain(all).collect()
+pub fn looks(clients: usize) -> Vec<Look> {
+    let registers = (0..clients).flat_map(|client| [own(client), lent(client)]).chain(counters());
+    let (loft, floor) = registers.partition(|key| has_one_copy(key));
+    let all = collections().into_iter().map(Look::Collection);
+    [Look::Registers(floor), Look::Registers(loft)].into_iter().chain(all).collect()
 }
 
 /// The register of one client.
 pub fn own(client: usize) -> String {
     format!("own{client}")
+}
+
+/// ... and the one that ends.
+pub fn lent(client: usize) -> String {
+    format!("lent{client}")
 }
 
 struct Client {
@@ -211,6 +294,10 @@ impl SoftLoad {
             54..70 => Act::Take { key: collection, element, id },
             70..72 => Act::Clear { key: collection, id },
             72..74 => Act::Clear { key: counter, id },
+            74..80 => {
+                let soon = Span::millis(rng.between(SOON_MS.0, SOON_MS.1));
+                Act::Lend { key: lent(client), id, ends: if rng.chance(0.5) { soon } else { LATE } }
+            }
             _ => Act::Add { key: counter, by: rng.between(1, 9) as i64, id },
         };
         (act, budget)

@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Outcome, Time};
+use base::{Outcome, Span, Time};
 use state::soft::Reply;
 
 use super::Broken;
-use crate::soft_load::{Act, WriteId, collections, counters, own};
+use crate::soft_load::{Act, WriteId, collections, counters, has_one_copy, is_counter, lent, own};
 
 pub const EQUAL: &str = "all nodes have the same of class soft some seconds after the last fault";
 pub const HELD: &str =
@@ -20,6 +20,11 @@ pub const KEPT: &str =
     "an acknowledged update of class soft is there or superseded, and what was removed stays removed";
 pub const EXACT: &str = "what class soft has counted is exact";
 pub const OWN: &str = "who wrote in class soft reads it at the same node";
+
+pub const ENDS: &str = "what has ended of class soft is shown by nobody, and what has not is there";
+
+/// Clocks of machines run a little fast or slow, and an end is seen to a moment after it has come.
+const ENDS_WITHIN: Span = Span::secs(4);
 
 /// A machine, and since when it runs.
 pub type Life = (usize, Time);
@@ -58,6 +63,10 @@ struct Update {
     /// Machines that have died since it began.
     failed: BTreeSet<usize>,
     may_be_lost: bool,
+    /// After so long it is over.
+    ends: Option<Span>,
+    /// A machine has died since it began, and may have come back with another wall clock.
+    has_died: bool,
 }
 
 impl Update {
@@ -108,8 +117,10 @@ impl Soft {
             Act::Clear { id, .. } => (*id, None, What::Remove),
             Act::Add { by, id, .. } => (*id, Some(String::new()), What::Add(*by)),
             Act::Set { id, .. } => (*id, Some(String::new()), What::Put),
+            Act::Lend { id, .. } => (*id, Some(String::new()), What::Put),
             Act::Get { .. } => return,
         };
+        let ends = if let Act::Lend { ends, .. } = act { Some(*ends) } else { None };
         self.updates.entry(act.key().to_owned()).or_default().push(Update {
             id,
             element,
@@ -123,23 +134,18 @@ impl Soft {
             known: None,
             failed: BTreeSet::new(),
             may_be_lost: false,
+            ends,
+            has_died: false,
         });
     }
 
     /// `alone`: its machine may have taken itself for the only one.
     pub fn end(&mut self, act: &Act, by: Life, now: Time, outcome: &Outcome<Reply>, alone: bool) -> Result<(), Broken> {
-        let (Act::Put { id, .. }
-        | Act::Take { id, .. }
-        | Act::Clear { id, .. }
-        | Act::Add { id, .. }
-        | Act::Set { id, .. }) = act
-        else {
-            return self.read(act.key(), by, now, outcome);
-        };
+        let Some(id) = act.id() else { return self.read(act.key(), by, now, outcome) };
         let updates = self.updates.get_mut(act.key()).expect("what ends began");
-        let update = updates.iter_mut().find(|update| update.id == *id).expect("what ends began");
+        let update = updates.iter_mut().find(|update| update.id == id).expect("what ends began");
         update.end = Some(now);
-        update.alone |= alone;
+        update.alone |= alone || has_one_copy(act.key());
         match outcome {
             Outcome::Done(Reply::Int(_) | Reply::Done) => update.fate = Fate::Acked,
             Outcome::Done(other) => {
@@ -149,7 +155,7 @@ impl Soft {
             Outcome::Unknown(_) => (),
         }
         if let (Act::Set { key, .. }, Outcome::Done(_)) = (act, outcome) {
-            self.wrote.insert(key.clone(), (by, *id));
+            self.wrote.insert(key.clone(), (by, id));
         }
         Ok(())
     }
@@ -157,15 +163,7 @@ impl Soft {
     /// The machine died before it answered. It may have happened, not later than now.
     pub fn broken_off(&mut self, act: &Act, now: Time) {
         let all = self.updates.get_mut(act.key()).into_iter().flatten();
-        let id = |update: &&mut Update| match act {
-            Act::Put { id, .. }
-            | Act::Take { id, .. }
-            | Act::Clear { id, .. }
-            | Act::Add { id, .. }
-            | Act::Set { id, .. } => update.id == *id,
-            Act::Get { .. } => false,
-        };
-        all.filter(id).for_each(|update| update.end = Some(now));
+        all.filter(|update| act.id() == Some(update.id)).for_each(|update| update.end = Some(now));
     }
 
     fn read(&mut self, key: &str, by: Life, at: Time, outcome: &Outcome<Reply>) -> Result<(), Broken> {
@@ -197,6 +195,7 @@ impl Soft {
         self.holders.remove(&node);
         let all_lost = self.holders.is_empty();
         for update in self.updates.values_mut().flatten() {
+            update.has_died = true;
             if update.known.is_none() {
                 update.failed.insert(node);
                 let by_itself = update.alone && update.failed.contains(&update.by.0);
@@ -262,6 +261,12 @@ impl Soft {
                 }
             }
         }
+        for key in (0..clients).map(lent) {
+            let updates = self.updates.get(&key).unwrap_or(&none);
+            if let Err(what) = judge_end(now, updates, state.get(&(key.clone(), String::new()))) {
+                return broken(ENDS, format!("{key}: {what}: {}", told(updates)));
+            }
+        }
         for key in counters() {
             let updates = self.updates.get(&key).unwrap_or(&none);
             let value = state.get(&(key.clone(), String::new()));
@@ -279,28 +284,32 @@ impl Soft {
     }
 
     fn begin_anew(&mut self, now: Time, state: &State, machines: usize) {
-        self.updates.clear();
+        let before = std::mem::take(&mut self.updates);
         self.holders = (0..machines).collect();
         for ((key, element), value) in state {
-            let what = match key.starts_with('n') {
+            let what = match is_counter(key) {
                 true => What::Add(value.parse().expect("it was judged")),
                 false => What::Put,
             };
             // Members of sets do not say whose they are.
             let id = number(value.as_bytes()).filter(|_| what == What::Put).unwrap_or(0);
+            // What is there still began to end when it was written.
+            let was = before.get(key).into_iter().flatten().find(|update| update.ends.is_some() && update.id == id);
             self.updates.entry(key.clone()).or_default().push(Update {
                 id,
                 element: Some(element.clone()),
                 what,
                 by: (usize::MAX, now),
                 held_all: true,
-                start: now,
-                end: Some(now),
+                start: was.map_or(now, |was| was.start),
+                end: Some(was.and_then(|was| was.end).unwrap_or(now)),
                 fate: Fate::Acked,
                 alone: false,
                 known: Some(now),
                 failed: BTreeSet::new(),
                 may_be_lost: false,
+                ends: was.and_then(|was| was.ends),
+                has_died: was.is_some_and(|was| was.has_died),
             });
         }
     }
@@ -334,6 +343,25 @@ fn judge(updates: &[Update], element: &str, shown: Option<&String>) -> Result<()
     match puts().any(|put| is_it(put) && put.fate != Fate::Refused && !is_over(put)) {
         true => Ok(()),
         false => why(format!("it shows {value:?}, which nobody wrote, or was superseded")),
+    }
+}
+
+/// What is shown of a register that ends.
+fn judge_end(now: Time, updates: &[Update], shown: Option<&String>) -> Result<(), String> {
+    let ends = |update: &Update| update.ends.unwrap_or(Span::ZERO);
+    if let Some(value) = shown {
+        let is_it = |u: &&Update| Some(u.id) == number(value.as_bytes()) && u.fate != Fate::Refused;
+        let Some(put) = updates.iter().find(is_it) else { return Err(format!("it shows {value}, which nobody wrote")) };
+        let is_over = put.end.is_some_and(|end| end + ends(put) + ENDS_WITHIN < now);
+        return if is_over { Err(format!("it shows {value}, which has ended")) } else { Ok(()) };
+    }
+    // Which end counts of two that did not see each other is not known here.
+    let all = || updates.iter().filter(|update| update.fate != Fate::Refused);
+    let Some(last) = all().next_back().filter(|last| last.is_certain() && !last.has_died) else { return Ok(()) };
+    let saw_all = all().all(|other| other.id == last.id || last.saw(other));
+    match saw_all && now + ENDS_WITHIN < last.start + ends(last) {
+        true => Err(format!("it is not there, and {} has not ended", last.id)),
+        false => Ok(()),
     }
 }
 
@@ -378,6 +406,45 @@ mod tests {
         let mut copy = Soft { updates: soft.updates.clone(), losing: 2, holders: [0, 1].into(), ..Soft::default() };
         let both = BTreeMap::from([(0, state.clone()), (1, state)]);
         copy.compare(Time(1_000), &both, 1, 2).err().map(|broken| broken.promise)
+    }
+
+    #[test]
+    fn what_has_ended_is_gone_and_what_has_not_is_there() {
+        let lend = |id, ends| Act::Lend { key: "lent0".into(), id, ends };
+        let at = |soft: &Soft, shown: &[(&str, &str, &str)]| {
+            let state: State = shown.iter().map(|(key, e, v)| (((*key).into(), (*e).into()), (*v).into())).collect();
+            let mut copy = Soft { updates: soft.updates.clone(), losing: 2, holders: [0, 1].into(), ..Soft::default() };
+            let both = BTreeMap::from([(0, state.clone()), (1, state)]);
+            copy.compare(Time(10_000_000), &both, 1, 2).err().map(|broken| broken.promise)
+        };
+        let mut soft = Soft::of(3);
+        did(&mut soft, &lend(1, Span::secs(1)), A, 10);
+        assert_eq!(at(&soft, &[]), None);
+        assert_eq!(at(&soft, &[("lent0", "", "1")]), Some(ENDS), "it is shown still");
+        did(&mut soft, &lend(2, Span::secs(1_000)), A, 20);
+        assert_eq!(at(&soft, &[]), Some(ENDS), "it ended too soon");
+        assert_eq!(at(&soft, &[("lent0", "", "2")]), None);
+        assert_eq!(at(&soft, &[("lent0", "", "9")]), Some(ENDS), "nobody wrote it");
+        did(&mut soft, &lend(3, Span::secs(1)), B, 22);
+        assert_eq!((at(&soft, &[]), at(&soft, &[("lent0", "", "2")])), (None, None), "two at one moment");
+    }
+
+    #[test]
+    fn what_one_node_has_may_be_lost_with_it_where_one_copy_is_promised() {
+        let mut soft = Soft::of(3);
+        let put = |key: &str| Act::Put { key: key.into(), element: "e".into(), id: 1 };
+        did(&mut soft, &put("xm0"), A, 10);
+        did(&mut soft, &put("m0"), A, 12);
+        assert_eq!(shows(&mut soft, &[("m0", "e", "1")]), Some(KEPT));
+        soft.died(1);
+        assert_eq!(shows(&mut soft, &[("m0", "e", "1")]), Some(KEPT), "it was another one");
+        soft.died(0);
+        let mut soft = Soft::of(3);
+        did(&mut soft, &put("xm0"), A, 10);
+        did(&mut soft, &put("m0"), A, 12);
+        soft.died(0);
+        assert_eq!(shows(&mut soft, &[("m0", "e", "1")]), None);
+        assert_eq!(shows(&mut soft, &[("xm0", "e", "1")]), Some(KEPT), "another had this one");
     }
 
     #[test]

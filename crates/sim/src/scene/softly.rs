@@ -11,7 +11,7 @@ use super::{Asked, FILLED_AFTER, Flight, SOFT, Scene, WARM_UP};
 use crate::load;
 use crate::promises::soft::State;
 use crate::promises::{Broken, EQUAL_WITHIN};
-use crate::soft_load::{self, FLOOR};
+use crate::soft_load::{self, FLOOR, Look};
 
 /// A node that has just started is not compared.
 const YOUNG: Span = Span::secs(10);
@@ -142,8 +142,8 @@ impl Scene {
             |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > YOUNG.min(EQUAL_WITHIN);
         for node in (0..machines).filter(old).collect::<Vec<_>>() {
             let held = Action::All { kind: Kind::Member, key: HELD.into() };
-            for (nth, action) in soft_load::looks(self.soft_load.clients()).into_iter().chain([held]).enumerate() {
-                let op = Op::of(FLOOR.into(), action);
+            let looks = soft_load::looks(self.soft_load.clients()).into_iter().map(|look| look.op());
+            for (nth, op) in looks.chain([Op::of(FLOOR.into(), held)]).enumerate() {
                 let id = self.world.ask(node, LOOK_BUDGET, Ask::Soft(op)).expect("it was seen to run");
                 self.answers.asked(id, node, now, LOOK_BUDGET, self.world.is_hung(node));
                 let what = Asked::Look(node, nth);
@@ -182,36 +182,37 @@ impl Scene {
             return Ok(());
         }
         let clients = self.soft_load.clients();
+        let looks = soft_load::looks(clients);
         let mut shown: BTreeMap<usize, State> = BTreeMap::new();
         let mut orders: BTreeMap<String, BTreeMap<usize, Vec<String>>> = BTreeMap::new();
         for ((node, nth), outcome) in std::mem::take(&mut self.looks.answers) {
             let state = shown.entry(node).or_default();
-            match (nth, outcome) {
-                (0, Outcome::Done(Reply::Values(values))) => {
-                    let keys = soft_load::counters().into_iter().chain((0..clients).map(soft_load::own));
-                    let there = keys.zip(values).filter_map(|(key, value)| Some((key, value?)));
-                    state.extend(there.map(|(key, value)| ((key, String::new()), text(&value))));
+            match (looks.get(nth), outcome) {
+                (Some(Look::Registers(keys)), Outcome::Done(Reply::Values(values))) => {
+                    let there = keys.iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+                    state.extend(there.map(|(key, value)| ((key.clone(), String::new()), text(&value))));
                 }
-                (nth, Outcome::Done(Reply::Pairs(pairs))) if nth > soft_load::collections().len() => {
+                (None, Outcome::Done(Reply::Pairs(pairs))) => {
                     let shown: BTreeSet<String> = pairs.iter().map(|(member, _)| text(member)).collect();
                     self.judge_held(node, &shown)?;
                 }
-                (nth, Outcome::Done(Reply::Pairs(pairs))) => {
-                    let key = &soft_load::collections()[nth - 1];
+                (Some(Look::Collection(key)), Outcome::Done(Reply::Pairs(pairs))) => {
                     // Items are told by their places; here it is asked which there are, and in which order.
-                    if soft_load::kind(key) == Kind::Item {
+                    let kind = soft_load::kind(key);
+                    if kind == Kind::Item {
                         let items: Vec<String> = pairs.iter().filter_map(|(_, item)| item.as_ref()).map(text).collect();
                         state.extend(items.iter().map(|item| ((key.clone(), item.clone()), String::new())));
                         orders.entry(key.clone()).or_default().insert(node, items);
                         continue;
                     }
                     let pair = |(element, value): (bytes::Bytes, Option<bytes::Bytes>)| {
-                        ((key.clone(), text(&element)), value.map(|value| text(&value)).unwrap_or_default())
+                        let value = value.map(|value| if kind == Kind::Score { score(&value) } else { text(&value) });
+                        ((key.clone(), text(&element)), value.unwrap_or_default())
                     };
                     state.extend(pairs.into_iter().map(pair));
                 }
                 // A key of that kind is not there.
-                (nth, Outcome::Done(Reply::WrongKind)) if nth > 0 => (),
+                (None | Some(Look::Collection(_)), Outcome::Done(Reply::WrongKind)) => (),
                 (_, outcome) => {
                     let what = format!("node {node} was asked for all it has: {outcome:?}");
                     return Err(Broken { promise: crate::promises::soft::EQUAL, at: self.world.now(), what });
@@ -233,6 +234,11 @@ impl Scene {
 
 fn text(bytes: &bytes::Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A score, eight bytes; here they are numbers of writes.
+fn score(bytes: &bytes::Bytes) -> String {
+    <[u8; 8]>::try_from(&bytes[..]).map_or_else(|_| text(bytes), |bits| f64::from_be_bytes(bits).to_string())
 }
 
 fn mark(node: usize, since: Time) -> String {

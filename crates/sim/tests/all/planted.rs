@@ -186,6 +186,8 @@ const KEPT: &str = "an acknowledged update of class soft is there or superseded,
 const EXACT: &str = "what class soft has counted is exact";
 const OWN: &str = "who wrote in class soft reads it at the same node";
 
+const ENDS: &str = "what has ended of class soft is shown by nobody, and what has not is there";
+
 /// Any of them may show it first.
 fn caught_in_soft(bug: Bug) {
     let broken = caught(bug);
@@ -205,6 +207,11 @@ fn repair_that_does_not_say_what_its_sender_has_seen_is_caught() {
 #[test]
 fn a_cell_that_stands_for_all_of_its_frame_is_caught() {
     caught_in_soft(Bug::SoftCovers);
+}
+
+#[test]
+fn an_end_that_comes_too_late_is_caught() {
+    assert_eq!(caught(Bug::SoftLate), Some(ENDS));
 }
 
 /// What one peer says for ten seconds stays with those that believe it.
