@@ -8,6 +8,9 @@ use bytes::Bytes;
 
 use crate::Class;
 
+/// The record of this name, if it is there.
+pub type Lookup<'a> = dyn Fn(&str) -> Option<&'a Bytes> + 'a;
+
 /// The cluster as the root group's leader sees it, for the planner of one class. All classes are shown the same.
 pub struct Outlook<'a, C: Class> {
     /// The version of the declaration. What is planned now stands in a later one.
@@ -27,7 +30,7 @@ pub struct Outlook<'a, C: Class> {
     /// Consensus groups that namespaces of all classes want ([`crate::Spec::groups`]).
     pub groups: &'a BTreeMap<&'a str, Groups>,
     /// A record of the class, as it is kept.
-    pub record: Box<dyn Fn(&str) -> Option<&'a Bytes> + 'a>,
+    pub record: Box<Lookup<'a>>,
     /// What the class's part of a node told last. By default, if it has told nothing yet.
     pub report: Box<dyn Fn(NodeId) -> &'a C::Report + 'a>,
     /// What a node tells all others under a key.

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(read("{}"), Ok(Spec::default()));
         assert_eq!(Spec::default().write(), []);
         let spec = read(r#"{"copies":1,"gossip":"1s","checkpoint":"off","size_max":"64MiB"}"#).unwrap();
-        let wanted = Spec { copies: 1, gossip_ms: 1000, checkpoint_ms: 0, size_max: 64 << 20, quota: Quota::default() };
+        let wanted = Spec { copies: 1, gossip_ms: 1000, checkpoint_ms: 0, size_max: 64 << 20, ..Spec::default() };
         assert_eq!(spec, wanted);
         let written: Map<String, Value> =
             spec.write().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

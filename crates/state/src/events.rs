@@ -87,9 +87,9 @@ pub struct Ahead<'a> {
 
 impl<'a> Ahead<'a> {
     /// For one class, whose reports are those of all as `of` tells.
-    pub(crate) fn of<C: class::Class>(&self, of: fn(&Reports) -> &C::Report) -> class::Outlook<'a, C>
+    pub(crate) fn of<C>(&self, of: fn(&Reports) -> &C::Report) -> class::Outlook<'a, C>
     where
-        C: 'a,
+        C: class::Class + 'a,
         C::Report: 'a,
     {
         let Self { version, live, away, seen, watched, leaving, troubled, groups, records, reports, facts } = *self;

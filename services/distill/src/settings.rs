@@ -67,7 +67,8 @@ impl Settings {
                 return Err(StartError(format!("SERVE is {other:?}; it is \"distill\", \"proxy\" or \"site\"")));
             }
         }
-        for name in ["CLIENTS", "USERS"].into_iter().filter(|name| settings.proxy.is_none() && has(name).is_some()) {
+        let odd = ["CLIENTS", "USERS"].into_iter().find(|name| settings.proxy.is_none() && has(name).is_some());
+        if let Some(name) = odd {
             return Err(StartError(format!("{name} is set, and SERVE is not \"proxy\", which alone has some")));
         }
         settings.watermark = has("WATERMARK").map(str::to_owned);

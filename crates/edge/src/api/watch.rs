@@ -97,7 +97,7 @@ pub async fn watch(api: &Api, ns: String, query: &str, headers: &HeaderMap) -> R
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }
     let wrong = "Last-Event-ID must be the id of an event of this stream, a version";
-    let after = changes::after(&headers, watch.after, |id| id.parse().ok(), wrong)?;
+    let after = changes::after(headers, watch.after, |id| id.parse().ok(), wrong)?;
     if let Some(after) = after.as_ref().filter(|after| watch.key.is_some() && after.0.len() > 1) {
         return Err(Problem::wrong(format!("{after} is {} versions, and a key has one", after.0.len())));
     }

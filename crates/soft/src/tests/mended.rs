@@ -101,7 +101,7 @@ fn nothing_is_mended_by_what_is_older_or_newer() {
     let (boot, space) = (1, 7);
     let whole = |world: &World| wire::Whole {
         at: wire::At::from(&member("s", "ann")),
-        cell: wire::ACell::of(&world.space(1).cells.get(&member("s", "ann")).unwrap(), now.mono),
+        cell: wire::ACell::of(world.space(1).cells.get(&member("s", "ann")).unwrap(), now.mono),
         covers: Vec::new(),
     };
     let context = |world: &World, n| wire::ranges(world.space(n).context.ranges());

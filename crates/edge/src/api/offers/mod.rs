@@ -54,6 +54,9 @@ pub struct Request<'a> {
     pub headers: &'a HeaderMap,
 }
 
+/// Applies a function to a key of a namespace.
+pub type Apply = for<'a> fn(Request<'a>, Bytes, &'a Look, Body) -> Doing<'a>;
+
 /// What one class offers.
 pub struct Offer {
     /// Where its values are, for who asks at the wrong address. `{ns}` stands for the namespace.
@@ -63,7 +66,7 @@ pub struct Offer {
     /// `GET /v1/ns/NAMESPACE/keys?QUERY`.
     pub list: Option<for<'a> fn(Request<'a>, &'a str) -> Doing<'a>>,
     /// `POST /v1/ns/NAMESPACE/apply/KEY`.
-    pub apply: Option<for<'a> fn(Request<'a>, Bytes, &'a Look, Body) -> Doing<'a>>,
+    pub apply: Option<Apply>,
     /// `GET /v1/ns/NAMESPACE/watch?QUERY`.
     pub watch: Option<for<'a> fn(Request<'a>, &'a str) -> Doing<'a>>,
 }

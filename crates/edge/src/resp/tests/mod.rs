@@ -228,6 +228,7 @@ fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::vie
         promise: String::new(),
         timeout_ms: 60,
         hot: Vec::new(),
+        queues: Vec::new(),
         odds: Default::default(),
         shards_declared: None,
         lines: Vec::new(),
