@@ -244,7 +244,7 @@ impl Between {
         self.rule("hears", &format!("ip daddr {of} ip saddr != {of}"), "drop")
     }
 
-    /// Of a hundred packets so many are lost.
+    /// Loses so many of a hundred packets that come.
     pub fn lose(&self, percent: u8) -> Result<(), String> {
         self.rule("hears", "", &format!("numgen random mod 100 < {percent} drop"))
     }

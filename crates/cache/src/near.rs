@@ -85,7 +85,7 @@ impl Near {
 
     // For who keeps answers.
 
-    /// Of a machine that nothing happens to.
+    /// The answers of a machine to which nothing happens.
     pub fn for_tests(until: Time) -> Self {
         let near = Self::default();
         near.held(until);
@@ -113,7 +113,7 @@ impl Near {
         now.0 < self.0.until.load(Acquire) && self.moment(key) == moment
     }
 
-    /// It was given.
+    /// Counts an answer that was given from here.
     pub fn hit(&self) {
         self.0.hits.fetch_add(1, Relaxed);
     }

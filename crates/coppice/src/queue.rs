@@ -86,7 +86,7 @@ fn part(name: &str) -> String {
 
 /// Jobs that `show` lists.
 const SHOWN: u64 = 20;
-/// Of a payload, characters.
+/// Characters of a payload that a line shows.
 const PAYLOAD_SHOWN: usize = 60;
 
 pub async fn queue(command: QueueCommand) -> Result<(), String> {
@@ -201,7 +201,7 @@ fn oldest(queue: &Value) -> String {
     if number(queue, "waiting") == 0 { "-".to_owned() } else { span_text(number(queue, "oldest_ms")) }
 }
 
-/// Of a name or a payload; other bytes as JSON has them.
+/// A name or a payload for people; other bytes as JSON has them.
 fn text(of: &Value) -> String {
     of.as_str().map_or_else(|| of.to_string(), plain)
 }

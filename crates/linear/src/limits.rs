@@ -54,7 +54,7 @@ pub const QUEUE_KNOWN_BYTES: usize = 96;
 pub const QUEUE_KEYS_MAX: usize = 65_536;
 /// Bytes of one.
 pub const QUEUE_KEY_BYTES_MAX: usize = 256;
-/// It is remembered for an hour, unless who puts says otherwise ...
+/// Time that a key of a put is remembered, an hour, unless who puts says otherwise ...
 pub const QUEUE_KEPT_MS: u64 = 3_600_000;
 /// ... and for a week at most: whoever asks again does so by then.
 pub const QUEUE_KEPT_MAX_MS: u64 = 7 * 86_400_000;

@@ -38,7 +38,7 @@ fn ends_of(step: &mut Step) -> impl Iterator<Item = &mut Bytes> {
     step.args.iter_mut().skip(first).step_by(each)
 }
 
-/// Of a job that is put: where its options say when it comes.
+/// Where the options of a job that is put say when it comes.
 fn delay_of(step: &Step) -> Option<usize> {
     let options = if step.function == "queue.put" { step.args.get(1..)? } else { return None };
     options.chunks(2).position(|option| &option[0][..] == b"delay").map(|nth| 2 + 2 * nth)

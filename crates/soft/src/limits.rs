@@ -62,7 +62,7 @@ pub const COLLECT_EVERY: Span = Span::secs(1);
 pub const KEEP_CELLS: usize = 256;
 pub const KEEP_BYTES: usize = 1 << 20;
 pub const KEEP_AGAIN: Span = Span::millis(3);
-/// So many turns it may take before it takes twice as much in each: then more changes meanwhile than is written.
+/// Turns that writing everything anew may take before each takes twice as much: then more changes meanwhile than is written.
 pub const KEEP_TURNS: u32 = 1_000;
 /// So much is appended at least before everything is written anew, bytes.
 pub const SAVE_BYTES_MIN: u64 = 1 << 20;

@@ -63,7 +63,7 @@ impl Sweeps {
         self.all.push_back(Sweep { space: id, of, after: None, seen, before, last: before, asked });
     }
 
-    /// Of namespaces that are no more.
+    /// Gives up what belongs to namespaces that are no more.
     pub fn retain(&mut self, ids: &[u32], out: &mut Vec<Output>) {
         self.all.retain(|sweep| {
             let stays = ids.contains(&sweep.space);

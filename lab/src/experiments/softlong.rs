@@ -22,7 +22,7 @@ use crate::space::Space;
 use crate::words::{Does, load};
 
 pub const PARTS: [&str; 7] = ["cut", "away", "fill", "memory", "checkpoint", "loss", "idle"];
-/// Those that drop packets or count their bytes.
+/// Parts that drop packets or count their bytes.
 const APART: [&str; 5] = ["cut", "away", "fill", "loss", "idle"];
 const VALUE_BYTES: usize = 100;
 /// Commands that are sent at once.
@@ -36,7 +36,7 @@ const CHANGED: usize = 1_000;
 /// An index with more updates waits for nobody who is dead (`INDEX_MAX` of `crates/soft/src/limits.rs`).
 const INDEX_MAX: usize = 1 << 20;
 const UPDATES_A_SECOND: u64 = 5_000;
-/// Of one update each, while packets are lost.
+/// Updates a second while packets are lost.
 const SLOW_A_SECOND: u64 = 50;
 const NAMESPACES: usize = 100;
 

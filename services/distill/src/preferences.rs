@@ -153,7 +153,7 @@ impl Readers {
         }
     }
 
-    /// Of a reader whom no edge has looked up.
+    /// What a reader wants whom no edge has looked up.
     pub async fn look_up(&self, reader: &str) -> Preferences {
         let Some(profiles) = &self.profiles else { return self.of(Some(reader), &HeaderMap::new()).await };
         match tokio::time::timeout(PREFERENCES_WAIT, profiles.get(reader)).await {

@@ -89,7 +89,7 @@ pub fn was_removed() -> Event {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// Of keys, or owners, that begin so.
+    /// The beginning of the keys, or owners, that are watched.
     #[serde(default)]
     prefix: Bytes,
     /// A cursor. Without one: from now on. An empty one: what there is, then what changes.

@@ -52,7 +52,7 @@ pub enum State {
     Waiting(u64),
     /// Until then.
     Later(u64),
-    /// By a worker, until then.
+    /// With a worker, until then.
     Held(u64),
     /// Since then: nobody gets it.
     Dead(u64),
@@ -130,16 +130,16 @@ struct Known {
 pub struct Queue {
     /// The last id that was given.
     last: u64,
-    /// By id.
+    /// All jobs, by id.
     jobs: Paged<Job>,
-    /// Those that wait, in the order in which they are given: by priority, then by id ...
+    /// Jobs that wait, in the order in which they are given: by priority, then by id ...
     waiting: Paged<()>,
     /// ... and by since when they wait. These and the next ones: by moment, then by id.
     since: Paged<()>,
     later: Paged<()>,
     held: Paged<()>,
     dead: Paged<()>,
-    /// By a hash of the key; and when each may be forgotten, by moment and job.
+    /// Keys of puts, by their hash; and when each may be forgotten, by moment and job.
     known: Paged<Arc<Vec<Known>>>,
     known_ends: Paged<Bytes>,
     repeats: BTreeMap<Bytes, Arc<Repeat>>,

@@ -41,11 +41,11 @@ pub struct Queue<T> {
 /// How a job is put.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Put {
-    /// It is given to nobody before.
+    /// Time from the put on in which nobody gets it.
     pub delay: Duration,
     /// 0 to 9: what matters most comes first. Else 5.
     pub priority: Option<u8>,
-    /// It is given so often, and dead then. Else 5.
+    /// Tries after which it is dead. Else 5.
     pub tries: Option<u32>,
     /// A job that was put with the same key is not put again while the key is remembered.
     pub key: Option<String>,
@@ -69,11 +69,11 @@ pub struct Taken<T> {
 /// What became of a job that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failed {
-    /// It comes again.
+    /// The job comes again.
     Again,
     /// That was its last try.
     Dead,
-    /// It was not this worker's any more: its time was over.
+    /// The job was not this worker's any more: its time was over.
     Gone,
 }
 
@@ -100,9 +100,9 @@ pub enum Times {
 /// How a worker works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Works {
-    /// So many jobs at a time.
+    /// Jobs that are worked on at a time.
     pub at_once: usize,
-    /// It has a job for so long, and prolongs that while it works. If it dies another one gets the job after this.
+    /// Time for which the worker has a job, and which it prolongs while it works. If it dies another one gets the job after this.
     pub hold: Duration,
 }
 
@@ -137,12 +137,12 @@ impl<T> Queue<T> {
         Ok(self.post("done", &json!({"tickets": [ticket]})).await?["done"].as_u64().ok_or_else(unreadable)? == 1)
     }
 
-    /// It was not begun with: it waits again, as if it had not been given.
+    /// Gives a job back that was not begun with: it waits again, as if it had not been given.
     pub async fn back(&self, ticket: &str) -> Result<bool, LinearError> {
         Ok(self.post("back", &json!({"tickets": [ticket]})).await?["back"].as_u64().ok_or_else(unreadable)? == 1)
     }
 
-    /// It could not be done, and comes again: after `delay`, or after a second, two, four and so on.
+    /// Says that a job could not be done. It comes again: after `delay`, or after a second, two, four and so on.
     pub async fn fail(&self, ticket: &str, delay: Option<Duration>, why: &str) -> Result<Failed, LinearError> {
         let mut body = json!({"ticket": ticket, "why": why});
         if let Some(delay) = delay {
@@ -151,7 +151,7 @@ impl<T> Queue<T> {
         of_failure(&self.post("fail", &body).await?)
     }
 
-    /// It can never be done: it is dead, whatever tries it has left.
+    /// Says that a job can never be done: it is dead, whatever tries it has left.
     pub async fn fail_for_good(&self, ticket: &str, why: &str) -> Result<Failed, LinearError> {
         of_failure(&self.post("fail", &json!({"ticket": ticket, "why": why, "dead": true})).await?)
     }

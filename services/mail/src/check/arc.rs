@@ -12,7 +12,7 @@ use crate::limits::*;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Arc {
     None,
-    /// So many have sealed it, the last one this domain.
+    /// Sealed by so many, the last one this domain.
     Pass {
         count: usize,
         domain: String,

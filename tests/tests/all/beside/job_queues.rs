@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(60);
 
 struct Jobs {
-    /// Of the nodes.
+    /// Where the nodes' APIs listen.
     apis: [SocketAddr; 3],
     bearer: String,
 }
@@ -33,7 +33,7 @@ impl Jobs {
         }
     }
 
-    /// The same, by one id until there is an answer.
+    /// Asks by one id until there is an answer.
     fn ask(&self, node: u8, method: &str, path: &str, body: Value) -> Value {
         let once = uuid::Uuid::now_v7().to_string();
         let once = (method != "GET").then_some(once.as_str());

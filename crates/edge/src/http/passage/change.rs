@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Of HTTP/2, whose requests become ones of HTTP/1.1 here.
+    /// The change that a request of HTTP/2 asks for, which becomes one of HTTP/1.1 here.
     pub fn over_http2(edge: &Edge, client: &Client, request: &mut Request<Counted>) -> Result<Option<Self>, Refusal> {
         if request.version() != Version::HTTP_2 || !h2::to_http1(request).map_err(Refusal::Violation)? {
             return Ok(None);

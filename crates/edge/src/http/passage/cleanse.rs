@@ -76,12 +76,12 @@ fn takes_leave(client: &Client, request: &mut Request<Counted>) -> Result<bool, 
 }
 
 impl Cleansed {
-    /// It wants an answer and nothing else.
+    /// Whether the client wants an answer and nothing else: no other protocol, no word to go on.
     pub fn is_plain(&self) -> bool {
         self.upgrade.is_none() && !self.expects
     }
 
-    /// The same, without a body, for nobody who waits.
+    /// This head without a body, for nobody who waits.
     pub fn again(&self, client: &Client) -> Self {
         let mut parts = Request::new(()).into_parts().0;
         (parts.method, parts.uri, parts.headers) =

@@ -76,7 +76,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Of a node; on a runtime.
+    /// The edge of a node. To be called on a runtime.
     pub fn of(
         view: watch::Receiver<Arc<View>>,
         dial: Arc<dyn Dial>,
@@ -110,7 +110,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The same one, as somebody who is not there: for what is asked beside a request.
+    /// This client as somebody who is not there: for what is asked beside a request.
     pub fn alone(&self) -> Client {
         Client { peer: Arc::clone(&self.peer), flags: Arc::default(), open: None }
     }

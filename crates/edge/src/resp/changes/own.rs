@@ -21,7 +21,7 @@ const KEYS_MAX: usize = 64;
 /// Changes of one client that are not heard of yet: past that it is told of the oldest.
 const EXPECTED_MAX: usize = 4_096;
 
-/// Of one client.
+/// What one client has changed itself.
 #[derive(Default)]
 pub struct Own(RefCell<State>);
 
@@ -46,7 +46,7 @@ struct Expected {
 pub enum Whose {
     Own,
     Others,
-    /// It will be known when what is under way has ended.
+    /// Known when what is under way has ended.
     Later,
 }
 
@@ -134,7 +134,7 @@ impl Writing {
         Some(Self { tracker: Rc::clone(tracker), all: Rc::clone(all), keys })
     }
 
-    /// It was done, and this came of its steps: takes what was asked for besides.
+    /// Takes what was asked for besides from what came of the steps, which were done.
     pub fn done(self, got: &mut Vec<Got>) {
         let count = self.keys.len();
         if got.len() < 2 * count {
