@@ -329,7 +329,7 @@ fn a_namespace_that_is_a_database_of_another_one_cannot_go() {
     assert!(
         is_understood("jobs.toml", jobs, 12)
             .unwrap_err()
-            .contains("jobs.toml:3: namespace.jobs.databases needs programs of level 13")
+            .contains("jobs.toml:3: namespace.jobs.databases: needs programs of level 13")
     );
     assert_eq!(is_understood("jobs.toml", jobs, 13), Ok(()));
 }

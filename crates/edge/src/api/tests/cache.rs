@@ -74,7 +74,7 @@ fn what_only_other_classes_offer_is_refused_and_the_other_way_round() {
         ("PUT /v1/ns/carts/keys/a", &[("if-none-match", "*")], "class linear decides it"),
         ("PUT /v1/ns/carts/keys/a", &[("if-match", "\"7\"")], "have no versions"),
         ("POST /v1/ns/carts/touch/a", &[], "is of class cache, and class session alone"),
-        ("POST /v1/ns/carts/apply/a", &[], "is of class cache, and class linear alone"),
+        ("POST /v1/ns/carts/apply/a", &[], "is of class cache, and classes linear and soft offer this"),
         ("POST /v1/ns/carts/mget", &[], "is of class cache, and class linear alone"),
         ("GET /v1/ns/carts/session", &[], "is of class cache, and class session alone"),
     ] {

@@ -140,8 +140,8 @@ fn what_cannot_be_is_refused_before_the_node_is_asked() {
         (&*object, CARTS, "x", 401, "token"),
         (&*of_carts, CARTS, "", 400, "is of class session, and class object alone"),
         ("GET /v1/ns/mail/objects/ann?limit=0", MAIL, "", 400, "1 to 1000"),
-        ("GET /v1/ns/mail/keys/a", MAIL, "", 400, "no keys"),
-        ("PUT /v1/ns/mail/keys/a", MAIL, "x", 400, "no keys"),
+        ("GET /v1/ns/mail/keys/a", MAIL, "", 400, "offer this: objects are at"),
+        ("PUT /v1/ns/mail/keys/a", MAIL, "x", 400, "offer this: objects are at"),
         ("GET /v1/ns/mail/keys", MAIL, "", 400, "offer this: objects are at"),
         ("POST /v1/ns/mail/session", MAIL, "x", 400, "class session alone offers this: objects are at"),
     ] {

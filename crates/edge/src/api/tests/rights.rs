@@ -41,11 +41,22 @@ fn routes() -> BTreeSet<(String, String)> {
 }
 
 async fn status_of(router: &Router, method: &str, path: &str, token: &str) -> u16 {
-    let path =
-        ["{service}", "{name}", "{ns}", "{*key}", "{*part}", "{handle}", "{digest}", "{barrier}", "{owner}", "{id}"]
-            .iter()
-            .zip(["shop", "n1", "carts", "a", "shop", "x", "aa", "b", "ann", "00"])
-            .fold(path.replace("{profile}", "readers"), |path, (what, with)| path.replace(what, with));
+    let path = [
+        "{service}",
+        "{name}",
+        "{ns}",
+        "{*key}",
+        "{*part}",
+        "{handle}",
+        "{digest}",
+        "{barrier}",
+        "{owner}",
+        "{id}",
+        "{queue}",
+    ]
+    .iter()
+    .zip(["shop", "n1", "carts", "a", "shop", "x", "aa", "b", "ann", "00", "mails"])
+    .fold(path.replace("{profile}", "readers"), |path, (what, with)| path.replace(what, with));
     let shown = format!("Bearer {token}");
     let headers = if token.is_empty() { vec![] } else { vec![("authorization", &*shown)] };
     call(router, request(&format!("{method} {path}"), &headers, "")).await.status().as_u16()
