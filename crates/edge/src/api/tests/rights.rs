@@ -102,6 +102,7 @@ async fn each_address_answers_those_whom_security_md_names_and_no_other() {
                     "anybody" => true,
                     "service, own node" => whose == "service",
                     "service" => matches!(whose, "service" | "operator"),
+                    "namespace or operator" => matches!(whose, "namespace" | "operator"),
                     only => {
                         assert!(matches!(only, "namespace" | "operator"), "{only}");
                         whose == only
