@@ -1,6 +1,5 @@
 //! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
-//! lists (of which some are streams), transfers between accounts, drawings from urns (sets, sorted sets, and streams, of which a group
-//! reads), values and fields of hashes that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! lists, transfers between accounts, drawings from urns (sets and sorted sets), values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -30,16 +29,9 @@ const LARGE_KEY: &str = "g";
 const LARGE: f64 = 1.0 / 2_000.0;
 const LARGE_BYTES_MAX: u64 = 15 << 20;
 const LISTS: u64 = 2;
-/// What the names of lists begin with that are streams.
-const STREAM: &str = "s";
-const URNS: u64 = 3;
+const URNS: u64 = 2;
 /// What the names of urns begin with that are sorted sets, in which each item has itself as its score.
 const SORTED_URN: &str = "z";
-/// ... and of those that are streams, whose entries a group gives to who draws.
-const STREAM_URN: &str = "q";
-const GROUP: &str = "g";
-/// So many values with an end that are fields are in one hash, about.
-const FIELDS: u64 = 16;
 /// Items of an urn.
 pub const DRAWN_AT_ONCE: usize = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
@@ -213,19 +205,12 @@ impl LinearLoad {
         let age = self.writes / LIST_AGE;
         // Also the ones before: what was pushed late must not appear twice there.
         let age = if rng.chance(0.1) { age.saturating_sub(1) } else { age };
-        let nth = rng.below(LISTS);
-        let begin = match nth {
-            _ if wide => WIDE_LIST,
-            0 => "l",
-            _ => STREAM,
-        };
-        let list = format!("{begin}{age}-{nth}");
+        let list = format!("{}{age}-{}", if wide { WIDE_LIST } else { "l" }, rng.below(LISTS));
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;
         let urn = match rng.below(URNS) {
             0 => format!("u{age}"),
-            1 => format!("{STREAM_URN}{age}"),
             n => format!("{SORTED_URN}{age}-{n}"),
         };
         if rng.chance(LARGE) {
@@ -242,8 +227,6 @@ impl LinearLoad {
             47..55 if wide => Act::Put { key, id },
             47..51 => Act::Fill { urn, id },
             51..54 => Act::Draw { urn, id },
-            // Of a stream nobody sees what its group has not given yet.
-            54..55 if urn.starts_with(STREAM_URN) => Act::Draw { urn, id },
             54..55 => Act::Urn { urn },
             55..65 => match read.take() {
                 Some((key, version)) => Act::Cas { key, id, version, apart: rng.chance(0.5) },
@@ -325,33 +308,13 @@ impl Act {
 
     /// Does it need a program of the present level?
     pub fn is_newer(&self) -> bool {
-        matches!(self, Act::Transfer { id, .. } if id % 3 == 0)
-            || self.is_sorted()
-            || self.is_of_stream()
-            || self.is_of_field()
+        matches!(self, Act::Transfer { id, .. } if id % 3 == 0) || self.is_sorted()
     }
 
     /// Is it about a sorted set?
     pub fn is_sorted(&self) -> bool {
         match self {
             Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn.starts_with(SORTED_URN),
-            _ => false,
-        }
-    }
-
-    /// Is it about a stream?
-    pub fn is_of_stream(&self) -> bool {
-        match self {
-            Act::Fill { urn, .. } | Act::Draw { urn, .. } => urn.starts_with(STREAM_URN),
-            Act::Push { list, .. } | Act::Range { list } => list.starts_with(STREAM),
-            _ => false,
-        }
-    }
-
-    /// Is it about a value with an end that is a field of a hash?
-    fn is_of_field(&self) -> bool {
-        match self {
-            Act::Brief { id, .. } | Act::SeeBrief { id } | Act::EndBrief { id } => id % 2 == 0,
             _ => false,
         }
     }
@@ -390,22 +353,12 @@ impl Act {
             }
             step(key, "put", vec![word(value), word(when), word("none".into())])
         };
-        // At a time that grows about as names do.
-        let add = |key: &str, id: &WriteId| {
-            let args = [format!("*{id}"), "any".into(), "-".into(), "n".into(), id.to_string()];
-            step(key, "stream.add", args.map(word).into())
-        };
         let steps = match self {
             Act::Get { key } => vec![step(key, "look", vec![])],
             Act::Stale { key, .. } => vec![step(key, "look", vec![]), step(key, "age", vec![])],
             Act::Put { key, id } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, apart: true, .. } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, version, apart: false } => vec![put(key, id, format!("version:{version}"))],
-            Act::Push { list, id } if self.is_of_stream() => vec![add(list, id), step(list, "stream.length", vec![])],
-            Act::Range { list } if self.is_of_stream() => {
-                let all = ["0-0", "18446744073709551615-18446744073709551615", "forward", "-1"];
-                vec![step(list, "stream.range", all.map(|arg| word(arg.into())).into())]
-            }
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
             Act::Range { list } => vec![step(list, "list.range", vec![word("0".into()), word("-1".into())])],
             Act::Transfer { book, from, to, id } => {
@@ -421,16 +374,6 @@ impl Act {
                     steps.extend([push(), step(&journal(*book), "list.pop-first", pop)]);
                 }
                 steps
-            }
-            Act::Fill { urn, id } if self.is_of_stream() => {
-                // Mostly there is one, and that is an error which changes nothing.
-                let make = [GROUP, "0-0", "-", "make"].map(|arg| word(arg.into()));
-                vec![step(urn, "stream.group-make", make.into()), add(urn, id)]
-            }
-            Act::Draw { urn, .. } if self.is_of_stream() => {
-                let count = DRAWN_AT_ONCE.to_string();
-                let args = [GROUP, "someone", ">", "0", &count, "noack"].map(|arg| word(arg.into()));
-                vec![step(urn, "stream.read-group", args.into())]
             }
             Act::Fill { urn, id } if self.is_sorted() => {
                 let item = || [word(id.to_string()), word(id.to_string())];
@@ -450,16 +393,6 @@ impl Act {
                 vec![step(urn, "set.pop", vec![word(number.to_string()), word(DRAWN_AT_ONCE.to_string())])]
             }
             Act::Urn { urn } => vec![step(urn, "set.members", vec![])],
-            Act::Brief { id, lives } if self.is_of_field() => {
-                let args = ["always".into(), lives.as_millis().to_string(), id.to_string(), id.to_string()];
-                vec![step(&hash(*id), "hash.set-expire", args.map(word).into())]
-            }
-            Act::SeeBrief { id } if self.is_of_field() => {
-                vec![step(&hash(*id), "hash.get", vec![word(id.to_string())])]
-            }
-            Act::EndBrief { id } if self.is_of_field() => {
-                vec![step(&hash(*id), "hash.remove", vec![word(id.to_string())])]
-            }
             Act::Brief { id, lives } => {
                 let args = [id.to_string(), "always".into(), lives.as_millis().to_string()];
                 vec![step(&brief(*id), "put", args.map(word).into())]
@@ -488,7 +421,7 @@ impl Act {
         // What has a condition is about one shard.
         let over = if self.is_wide() && !matches!(self, Act::Cas { .. }) { Over::Each } else { Over::One };
         // Of pushes every other one need not know how long its list is then.
-        let weak = matches!(self, Act::Push { id, .. } if id % 2 == 0) && !self.is_of_stream();
+        let weak = matches!(self, Act::Push { id, .. } if id % 2 == 0);
         let conditions = match self {
             Act::Cas { key, version, apart: true, .. } => {
                 vec![Condition { key: Bytes::from(key.clone()), version: *version }]
@@ -511,11 +444,6 @@ fn account(book: u64, n: u64) -> String {
 
 fn journal(book: u64) -> String {
     format!("j{book}")
-}
-
-/// Where it is a field.
-fn hash(id: WriteId) -> String {
-    format!("y{}", id / 1_000 % FIELDS)
 }
 
 fn brief(id: WriteId) -> String {

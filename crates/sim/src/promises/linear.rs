@@ -193,9 +193,7 @@ impl Linear {
                 }
                 _ => broken(LINEAR, format!("{act:?} gave {list:?}")),
             },
-            (Act::Push { list, id }, [Reply::Int(len)] | [Reply::Bytes(_), Reply::Int(len)])
-                if act.is_of_stream() == (replies.len() == 2) =>
-            {
+            (Act::Push { list, id }, [Reply::Int(len)]) => {
                 let kept = self.lists.entry(list.clone()).or_default();
                 let least = newest_by(&kept.newest, start);
                 if *len as u64 <= least {
@@ -206,9 +204,6 @@ impl Linear {
                 Ok(())
             }
             (Act::Range { list }, [Reply::List(items)]) => {
-                let Some(items) = (if act.is_of_stream() { entries(items) } else { Some(items.clone()) }) else {
-                    return broken(LINEAR, format!("{act:?} gave {items:?}"));
-                };
                 let ids = items.iter().map(|item| if let Reply::Bytes(b) = item { number(b) } else { None });
                 match ids.collect::<Option<Vec<_>>>() {
                     Some(ids) => self.saw_list(list, ids, start, now),
@@ -239,24 +234,6 @@ impl Linear {
                 Some(items) => self.urns.seen(urn, &items, &self.writes, (start, now)),
                 None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
             },
-            (Act::Fill { urn, id }, [_, Reply::Bytes(_)]) if act.is_of_stream() => {
-                self.urns.filled(urn, *id, now);
-                Ok(())
-            }
-            (Act::Draw { urn, id }, [reply]) if act.is_of_stream() => {
-                let items = match reply {
-                    Reply::List(list) => match &list[..] {
-                        [Reply::Bytes(_), Reply::List(flat)] => entries(flat),
-                        _ => None,
-                    },
-                    // Nothing is new; or there is no such group, as there is no stream.
-                    _ => Some(Vec::new()),
-                };
-                match items {
-                    Some(items) => self.urns.drew(urn, *id, &items, &self.writes, (start, now)),
-                    None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
-                }
-            }
             (Act::Fill { urn, id }, [Reply::Int(1)]) => {
                 self.urns.filled(urn, *id, now);
                 Ok(())
@@ -444,19 +421,6 @@ fn named(act: &Act) -> Option<WriteId> {
         Act::Fill { id, .. } => Some(*id),
         _ => None,
     }
-}
-
-/// What the entries of a stream hold; none, if their ids do not grow or they are no entries.
-fn entries(flat: &[Reply]) -> Option<Vec<Reply>> {
-    let mut last = (0, 0);
-    let one = |entry: &[Reply]| {
-        let [Reply::Bytes(id), Reply::List(fields)] = entry else { return None };
-        let (ms, seq) = std::str::from_utf8(id).ok()?.split_once('-')?;
-        let id: (u64, u64) = (ms.parse().ok()?, seq.parse().ok()?);
-        let [_, held] = &fields[..] else { return None };
-        (id > std::mem::replace(&mut last, id)).then(|| held.clone())
-    };
-    flat.chunks(2).map(one).collect()
 }
 
 /// Version and write of what was looked at.
