@@ -185,7 +185,7 @@ fn bits_ends_copies_and_keys() {
         COPY a c DB 0 => 1
         COPY a c => 0
         COPY a c DB 0 REPLACE => 1
-        COPY a c DB 1 => -ERR DB index is out of range
+        COPY a c DB 1 => -ERR COPY stays in the database that is selected
         COPY a a => -ERR source and destination objects are the same
         EXPIRE a 100 XX LT => 0
         EXPIRE a 100 => 1
