@@ -203,7 +203,7 @@ fn bits_ends_copies_and_keys() {
         KEYS none* => []
         MEMORY USAGE b => 51
         MEMORY USAGE none => nil
-        MEMORY DOCTOR => -ERR 'MEMORY DOCTOR' is not offered
+        MEMORY DOCTOR => -ERR unknown subcommand
         SORT b => -WRONGTYPE Operation against a key holding the wrong kind of value
         "#,
     );
