@@ -12,10 +12,11 @@ use base::{Rng, Span};
 use clap::Parser;
 use sim::growth::NODES_MAX;
 use sim::history::History;
-use sim::linear_load::LONG;
 use sim::pace::Pace;
+use sim::plays::Name;
+use sim::plays::linear::load::LONG;
 use sim::porcupine::Shape;
-use sim::scene::{self, Only, Plan, Report};
+use sim::scene::{self, Plan, Report};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -44,9 +45,9 @@ struct Args {
     /// A peer lies in every round of faults, and nothing else happens.
     #[arg(long)]
     lies: bool,
-    /// Clients use this class alone.
-    #[arg(long, value_name = "CLASS")]
-    only: Option<Only>,
+    /// Clients play this alone.
+    #[arg(long, value_name = "PLAY")]
+    only: Option<Name>,
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
@@ -178,11 +179,7 @@ fn main() -> ExitCode {
             }
             let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
             let lies = if args.lies { " --lies" } else { "" };
-            let only = match args.only {
-                Some(Only::Soft) => " --only soft",
-                Some(Only::Object) => " --only object",
-                None => "",
-            };
+            let only = args.only.map(|only| format!(" --only {}", only.text())).unwrap_or_default();
             println!(
                 "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}{only}"
             );

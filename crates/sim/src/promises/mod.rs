@@ -1,20 +1,11 @@
-//! The promises, one checker a file. A checker is told what happened and says what was broken; it knows nothing of how
-//! nodes work. Each has a test in which it fails, and `planted.rs` has a broken node for each, run whole.
+//! The promises that are no class's, one checker a file; those of a class are in `plays`. A checker is told what happened and says
+//! what was broken; it knows nothing of how nodes work. Each has a test in which it fails, and `planted.rs` has a broken node for
+//! each, run whole.
 
 pub mod answers;
-pub mod books;
 pub mod clones;
 pub mod declared;
-pub mod ends;
-pub mod linear;
 pub mod membership;
-pub mod modes;
-pub mod object;
-pub mod session;
-pub mod soft;
-pub mod splits;
-pub mod sql;
-pub mod urns;
 
 use base::{Span, Time};
 

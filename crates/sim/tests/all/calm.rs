@@ -3,8 +3,9 @@
 use base::Span;
 use sim::history::History;
 use sim::pace::Pace;
+use sim::plays::{Bug, linear, session};
 use sim::scene::{self, Plan, Report};
-use sim::shipped::Bug;
+use sim::shipped::Bug as Node;
 
 fn run(pace: Pace, seed: u64, minutes: u64, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
@@ -50,12 +51,12 @@ fn one_seed_gives_one_run_and_another_than_at_the_busy_pace() {
 
 #[test]
 fn bugs_are_caught_at_the_calm_pace_too() {
-    assert_eq!(caught(Bug::Stale), Some("never a stale read"));
+    assert_eq!(caught(Bug::Session(session::bugs::Bug::Stale)), Some("never a stale read"));
     let cookie = "the last acknowledged write is readable by its cookie while fewer than 2 of its bricks failed";
-    assert_eq!(caught(Bug::CookieForgets), Some(cookie));
+    assert_eq!(caught(Bug::Modes(session::modes::bugs::Bug::CookieForgets)), Some(cookie));
     let field = "an acknowledged field stays, whatever others write into the same document";
-    assert_eq!(caught(Bug::Unmerged), Some(field));
-    assert_eq!(caught(Bug::LinearTorn), Some("a transaction is seen whole or not at all"));
-    assert_eq!(caught(Bug::Twins), Some("no clone runs twice for long, and every one runs"));
-    assert_eq!(caught(Bug::Mute), Some("no operation without an answer past its budget"));
+    assert_eq!(caught(Bug::Modes(session::modes::bugs::Bug::Unmerged)), Some(field));
+    assert_eq!(caught(Bug::Linear(linear::bugs::Bug::Torn)), Some("a transaction is seen whole or not at all"));
+    assert_eq!(caught(Bug::Node(Node::Twins)), Some("no clone runs twice for long, and every one runs"));
+    assert_eq!(caught(Bug::Node(Node::Mute)), Some("no operation without an answer past its budget"));
 }

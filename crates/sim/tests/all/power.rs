@@ -7,7 +7,7 @@ use base::limits::UNFORCED_MAX;
 use base::{AskId, NodeId, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use node::{Answer, Ask};
-use sim::load;
+use sim::operator;
 use sim::shipped::{Cluster, Shipped};
 use sim::world::{Happened, World};
 use state::linear::{Op, Ran, Reply, Step};
@@ -34,8 +34,7 @@ impl Bank {
     /// Three nodes with a namespace of one group that serves.
     fn open(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut world =
-            World::new(seed, 3, Cluster::new(load::declaration(0, true, load::Has::default(), &mut rng), None));
+        let mut world = World::new(seed, 3, Cluster::new(operator::declaration(0, true, &[], &mut rng), None));
         let (seeds, ids) =
             ((0..3).map(|node| world.peer_addr(node)).collect(), (0..3).map(|node| world.id(node)).collect());
         (world.factory_mut().seeds, world.factory_mut().ids) = (seeds, ids);

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use base::{Span, Time};
 use state::linear::Reply;
 
-use super::Broken;
-use super::linear::{newest_by, note, number};
-use crate::linear_load::{Act, LONG, WriteId};
+use super::load::{Act, LONG, WriteId};
+use super::promise::{newest_by, note, number};
+use crate::promises::Broken;
 
 const ENDS: &str = "a value of class linear that has ended or was removed stays away, and is there until then";
 const LATE: &str = "a value of class linear is gone a moment after its end, however much is written";

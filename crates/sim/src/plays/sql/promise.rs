@@ -9,8 +9,8 @@ use state::linear::functions::sql::answer;
 use state::linear::{Ran, Reply, Wrong};
 use state::sql::Kind;
 
-use super::Broken;
-use crate::sql_load::Act;
+use super::load::Act;
+use crate::promises::Broken;
 
 pub const KEPT: &str = "an acknowledged batch of class sql is in all reads that begin after it";
 pub const ONCE: &str = "a batch of class sql happens once, whole, or not at all";

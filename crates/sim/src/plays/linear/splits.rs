@@ -3,7 +3,7 @@
 
 use base::{Span, Time};
 
-use super::Broken;
+use crate::promises::Broken;
 
 const PROMISE: &str = "a namespace gets as many shards as are declared";
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Time;
 use state::linear::Reply;
 
-use super::Broken;
-use super::linear::{LINEAR, ONCE, Write, newest_by, note, number};
-use crate::linear_load::{ACCOUNTS, WriteId};
+use super::load::{ACCOUNTS, WriteId};
+use super::promise::{LINEAR, ONCE, Write, newest_by, note, number};
+use crate::promises::Broken;
 
 pub const WHOLE: &str = "a transaction is seen whole or not at all";
 

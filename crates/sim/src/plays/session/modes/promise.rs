@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Outcome, Span, Time};
 use state::session::{CookieError, Reply};
 
-use super::Broken;
-use crate::load::{self, LEASE_DEFAULT};
-use crate::modes_load::{self, Act, WriteId};
+use super::load::{self as modes_load, Act, WriteId};
+use crate::plays::session::load::{self, LEASE_DEFAULT};
+use crate::promises::Broken;
 
 const COOKIE: &str = "the last acknowledged write is readable by its cookie while fewer than 2 of its bricks failed";
 const FIELDS: &str = "an acknowledged field stays, whatever others write into the same document";

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Outcome, Time};
 use state::object::{List, Reply};
 
-use super::Broken;
-use crate::object_load::{Act, Number, body, id, number, owner, size};
+use super::load::{Act, Number, body, id, number, owner, size};
+use crate::promises::Broken;
 
 pub const KEPT: &str = "an acknowledged object is there while fewer disks were lost than it has copies";
 pub const GONE: &str = "an object of which a deletion was acknowledged does not come back";
@@ -163,7 +163,7 @@ impl Objects {
 }
 
 fn named(reply: &Reply) -> String {
-    crate::object_load::shown(reply)
+    crate::plays::object::load::shown(reply)
 }
 
 #[cfg(test)]

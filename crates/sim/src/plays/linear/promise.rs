@@ -12,11 +12,11 @@ use std::ops::Bound;
 use base::{Outcome, Span, Time};
 use state::linear::{Ran, Reply};
 
-use super::Broken;
 use super::books::Books;
 use super::ends::Ends;
+use super::load::{Act, WriteId, is_watched};
 use super::urns::{self, Urns};
-use crate::linear_load::{Act, WriteId, is_watched};
+use crate::promises::Broken;
 
 pub const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
 pub const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Time;
 use state::linear::Reply;
 
-use super::Broken;
-use super::linear::{LINEAR, ONCE, Write, number};
-use crate::linear_load::{DRAWN_AT_ONCE, WriteId};
+use super::load::{DRAWN_AT_ONCE, WriteId};
+use super::promise::{LINEAR, ONCE, Write, number};
+use crate::promises::Broken;
 
 #[derive(Default)]
 pub struct Urns(BTreeMap<String, Urn>);

@@ -33,11 +33,9 @@ pub fn is_in(seed: u64) -> bool {
 }
 
 /// What nodes are told where the class is used.
-pub fn settings() -> Settings {
-    let mut settings = Settings::default();
+pub fn settings(settings: &mut Settings) {
     (settings.object.pack_bytes, settings.object.waste_bytes) = (PACK_BYTES, WASTE_BYTES);
     settings.object.directories_from = DIRECTORIES_FROM;
-    settings
 }
 
 /// Of an object, from 1 on in the order in which they were first put.

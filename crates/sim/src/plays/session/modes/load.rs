@@ -7,7 +7,7 @@ use bytes::Bytes;
 use state::session::doc::Doc;
 use state::session::{Action, Lease, Op, Reply, When};
 
-use crate::load;
+use crate::plays::session::load;
 
 /// The namespace whose documents are merged.
 pub const FORMS: &str = "forms";

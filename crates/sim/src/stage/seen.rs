@@ -6,14 +6,15 @@ use base::{NodeId, Time};
 use node::View;
 use node::view::NodeState;
 
-use crate::{linear_load, load};
+use crate::operator;
+use crate::plays::linear::load::WIDE;
 
 /// Figure of a node's view that says that its brick holds all that it should, if the node has one.
 const FILLED_FIGURE: &str = "session.settled";
 
 /// A node as its last view and its life show it.
 #[derive(Default)]
-pub(super) struct Seen {
+pub struct Seen {
     pub since: Time,
     pub live: Option<BTreeSet<NodeId>>,
     /// When it last took another for live.
@@ -64,11 +65,11 @@ impl Seen {
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
         let figures = ["session.turned_away", "linear.turned_away"].map(|name| view.figures.get(name).copied());
         self.turned_away = figures.into_iter().flatten().sum();
-        self.mark = load::mark(view);
+        self.mark = operator::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
         self.leaving = view.nodes.iter().any(|node| node.name == view.me && node.leaving.is_some());
         self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();
-        let wide = view.namespaces.iter().find(|namespace| namespace.name == linear_load::WIDE);
+        let wide = view.namespaces.iter().find(|namespace| namespace.name == WIDE);
         self.splits = wide.map_or(0, |wide| wide.shards.len().saturating_sub(1)) as u64;
         self.groups_whole = view.figures.get("linear.groups_whole").copied().unwrap_or(0);
         let shards = || view.namespaces.iter().flat_map(|namespace| &*namespace.shards);

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Outcome, Span, Time};
 use state::soft::Reply;
 
-use super::Broken;
-use crate::soft_load::{Act, WriteId, collections, counters, has_one_copy, is_counter, lent, own};
+use super::load::{Act, WriteId, collections, counters, has_one_copy, is_counter, lent, own};
+use crate::promises::Broken;
 
 pub const EQUAL: &str = "all nodes have the same of class soft some seconds after the last fault";
 pub const HELD: &str =

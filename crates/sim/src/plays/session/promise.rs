@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Span, Time};
 use state::session::Version;
 
-use super::Broken;
+use crate::promises::Broken;
 
 const STALE: &str = "never a stale read";
 const READABLE: &str = "an acknowledged session write is readable while fewer than 2 of its bricks failed";
