@@ -8,8 +8,8 @@ use base::{Boot, NodeId, Now, Outcome, Refused, Time};
 
 use crate::checkpoint::Keeper;
 use crate::context::{Context, Range};
+use crate::fill::Transfer;
 use crate::limits::*;
-use crate::repair::Transfer;
 use crate::space::Space;
 use crate::{Asked, Op, Output, Soft, Spec};
 
@@ -29,9 +29,12 @@ pub struct Held {
     pub unequal: BTreeMap<NodeId, u32>,
     /// The moves of the space of which watchers were told.
     pub looked: u64,
+    /// When one was asked for what is missing here, and the hash of what that one had seen.
+    pub asked: Option<(Time, u64)>,
 }
 
 pub struct CatchUp {
+    /// When it began, or something came last.
     since: Time,
     ask_at: Time,
     /// What each peer had when it was first heard of.
@@ -57,6 +60,7 @@ impl Held {
             stable: None,
             unequal: BTreeMap::new(),
             looked: 0,
+            asked: None,
         }
     }
 
@@ -72,6 +76,13 @@ impl Held {
 
     pub fn is_settled(&self) -> bool {
         self.catches_up.is_none()
+    }
+
+    /// Something came of what others have.
+    pub fn comes_on(&mut self, now: Time) {
+        if let Some(catch_up) = &mut self.catches_up {
+            catch_up.since = now;
+        }
     }
 
     /// A peer has told what it has.
@@ -143,7 +154,7 @@ impl Soft {
             let has = |peer: &NodeId| catch_up.first.get(peer).is_some_and(|had| had.is_within(&held.space.context));
             let is_done = match live.is_empty() {
                 true => now.mono >= alone_at,
-                false => live.iter().all(has) && has_come,
+                false => has_come && live.iter().all(has),
             };
             if is_done || now.mono >= catch_up.since + SETTLE_WITHIN {
                 runs.extend(std::mem::take(&mut catch_up.waiting));

@@ -170,6 +170,7 @@ impl Keeper {
     fn save(&mut self, now: Now, id: u32, space: &mut Space, out: &mut Vec<Output>) {
         self.last = Ticket(self.last.0 + 1);
         (self.logged, self.appended) = (Some(space.context.clone()), 0);
+        space.is_kept = true;
         self.under_way = Some((self.last, space.context.clone()));
         let changed = std::mem::take(&mut space.changed);
         let (cells, index, floor, mono) = (space.cells.clone(), space.index.clone(), space.floor.clone(), now.mono);
@@ -327,7 +328,6 @@ impl Held {
     /// Checkpoints are written, or no more, as it is declared now.
     pub fn keeps(&mut self, now: Time, id: u32, out: &mut Vec<Output>) {
         let every = (self.spec.checkpoint_ms > 0).then(|| Span::millis(self.spec.checkpoint_ms));
-        self.space.is_kept = every.is_some();
         match (every, &mut self.keeper) {
             (Some(every), Some(keeper)) => keeper.set_every(every),
             (Some(every), None) => self.keeper = Some(Keeper::new(now, every)),
@@ -338,6 +338,8 @@ impl Held {
                 self.space.changed.clear();
             }
         }
+        // Before there is one on disk what has changed is everything.
+        self.space.is_kept = self.keeper.as_ref().is_some_and(|keeper| keeper.logged.is_some());
     }
 
     /// What the disk has of it, before anything else is known.
@@ -345,7 +347,10 @@ impl Held {
         let bytes = records.iter().map(|record| record.len() as u64).sum();
         let Some(keeper) = &mut self.keeper else { return out.push(Output::Forget { group: group(id) }) };
         match restore(now, &mut self.space, records) {
-            Ok(Some(is_torn)) => keeper.goes_on(&self.space.context, bytes, is_torn),
+            Ok(Some(is_torn)) => {
+                keeper.goes_on(&self.space.context, bytes, is_torn);
+                self.space.is_kept = keeper.logged.is_some();
+            }
             Ok(None) => (),
             Err(Odd(why)) => {
                 let text = format!("a checkpoint of class soft is as if it were not there: it has {why}");
@@ -356,12 +361,12 @@ impl Held {
 }
 
 impl Soft {
-    /// Writes what is due.
+    /// Writes what is due. What a transfer has brought is written when it is seen.
     pub(crate) fn keep(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.is_disk_full {
             return;
         }
-        for (id, held) in &mut self.spaces {
+        for (id, held) in self.spaces.iter_mut().filter(|(_, held)| !held.space.lends()) {
             if let Some(keeper) = &mut held.keeper {
                 keeper.write(now, *id, &mut held.space, out);
             }

@@ -20,15 +20,15 @@ use base::{Boot, Frame, NodeId, Now};
 use prost::Message;
 
 use crate::cell::{Cell, Sibling, Slot};
-use crate::context::Context;
 use crate::dot::Dot;
+use crate::fill::Ask;
 use crate::limits::*;
 use crate::machine::kind;
-use crate::repair::{Transfer, address};
+use crate::repair::address;
 use crate::sketch::{Coded, coded, difference};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{At, PageAsk, Sketch, SketchAsk, context, ranges};
-use crate::{COMPARE_LEVEL, Output, Soft};
+use crate::{Output, Soft};
 
 /// What is asked for next in a transfer.
 pub enum Step {
@@ -95,37 +95,36 @@ impl Space {
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.cells.range((lower, Bound::Unbounded)).take_while(move |(at, _)| until.is_none_or(|until| *at <= until))
     }
-
-    /// Was something there touched by an update that is not in this context, or can that not be told?
-    fn is_touched(&self, since: &Context, after: Option<&Address>, until: Option<&Address>) -> bool {
-        let is_there = |at: &Address| after.is_none_or(|after| after < at) && until.is_none_or(|until| at <= until);
-        let ranges = self.context.minus(since);
-        let updates = ranges.iter().flat_map(|range| self.updates(range));
-        updates.enumerate().any(|(nth, (_, at))| nth >= BEYOND_MAX || is_there(at))
-    }
 }
 
 impl Soft {
-    pub(crate) fn ask_sketch(&self, space: u32, out: &mut Vec<Output>) {
+    pub(crate) fn ask_sketch(&self, space: u32, nth: usize, out: &mut Vec<Output>) {
         let Some(transfer) = self.spaces.get(&space).and_then(|held| held.transfer.as_ref()) else { return };
-        let Step::Sketch(stretch) = &transfer.step else { return };
+        let Some(asked) = transfer.asks.get(nth) else { return };
+        let Step::Sketch(stretch) = &asked.step else { return };
         let told = stretch.told.as_ref().filter(|_| !stretch.symbols.is_empty());
         let ask = SketchAsk {
             space,
-            boot: transfer.boot.0,
-            ticket: transfer.ticket,
-            after: transfer.after.as_ref().map(At::from),
+            boot: asked.boot.0,
+            ticket: asked.ticket,
+            after: asked.after.as_ref().map(At::from),
             until: told.and_then(|told| told.until.as_ref()).map(At::from),
             from: stretch.symbols.len() as u32,
             count: stretch.wants as u32,
             cells: self.stretch_cells as u32,
             start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
         };
-        out.push(Output::Send { to: transfer.from, frame: Frame::new(kind::SKETCH_ASK, ask.encode_to_vec()) });
+        out.push(Output::Send { to: asked.of, frame: Frame::new(kind::SKETCH_ASK, ask.encode_to_vec()) });
     }
 
     /// A peer compares what it has with what is here.
-    pub(crate) fn sketch_ask(&mut self, from: NodeId, ask: SketchAsk, out: &mut Vec<Output>) -> Result<(), Odd> {
+    pub(crate) fn sketch_ask(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        ask: SketchAsk,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Odd> {
         if Boot(ask.boot) != self.life.boot {
             return Ok(());
         }
@@ -152,20 +151,26 @@ impl Soft {
         }
         let until = if first == 0 && is_more { last.cloned() } else { until };
         let symbols = coded(&numbers, first + count).split_off(first);
+        let (cells, sum) = (numbers.len() as u32, numbers.iter().fold(0, |sum: u64, number| sum.wrapping_add(*number)));
+        let context = ranges(held.space.context.ranges());
+        let until = until.clone();
         // Before the first answer nothing has begun.
-        let is_quiet = ask.start.is_empty() || !held.space.is_touched(&start, after.as_ref(), until.as_ref());
+        let is_quiet = ask.start.is_empty()
+            || self
+                .served(now, from, ask.space, &start)
+                .is_some_and(|served| !served.is_touched(after.as_ref(), until.as_ref()));
         let sketch = Sketch {
             space: ask.space,
             boot: ask.boot,
             ticket: ask.ticket,
             until: until.as_ref().map(At::from),
-            cells: numbers.len() as u32,
-            sum: numbers.iter().fold(0, |sum: u64, number| sum.wrapping_add(*number)),
+            cells,
+            sum,
             from: ask.from,
             sums: symbols.iter().map(|symbol| symbol.sum).collect(),
             checks: symbols.iter().map(|symbol| symbol.check).collect(),
             counts: symbols.iter().map(|symbol| symbol.count).collect(),
-            context: ranges(held.space.context.ranges()),
+            context,
             is_quiet,
         };
         out.push(Output::Send { to: from, frame: Frame::new(kind::SKETCH, sketch.encode_to_vec()) });
@@ -179,14 +184,14 @@ impl Soft {
         let Some(held) = self.spaces.get_mut(&told.space) else { return Ok(()) };
         held.space.may_know(&known)?;
         let Some(transfer) = &mut held.transfer else { return Ok(()) };
-        if (transfer.from, transfer.boot, transfer.ticket) != (from, Boot(told.boot), told.ticket) {
-            return Ok(());
-        }
-        let Step::Sketch(stretch) = &mut transfer.step else { return Ok(()) };
+        let is_awaited = |ask: &Ask| (ask.of, ask.boot, ask.ticket) == (from, Boot(told.boot), told.ticket);
+        let Some(nth) = transfer.asks.iter().position(is_awaited) else { return Ok(()) };
+        let ask = &mut transfer.asks[nth];
+        let Step::Sketch(stretch) = &mut ask.step else { return Ok(()) };
         if told.from as usize != stretch.symbols.len() {
             return Ok(());
         }
-        if until.is_some() && until <= transfer.after {
+        if until.is_some() && until <= ask.after {
             return Err(Odd("a stretch that leads nowhere"));
         }
         let more = symbols(&told).ok_or(Odd("half a symbol of a sketch"))?;
@@ -194,23 +199,23 @@ impl Soft {
             return Err(Odd("another number of symbols than was asked for"));
         }
         transfer.start.get_or_insert(known);
-        transfer.ticket = ticket;
+        (ask.ticket, ask.tries) = (ticket, 0);
         let is_other = stretch.told.as_ref().is_some_and(|before| before.until != until || before.sum != told.sum);
         if is_other && !stretch.symbols.is_empty() {
             // Something was written there meanwhile.
             let wants = (stretch.symbols.len() + stretch.wants).min(SKETCH_MAX);
             let begun = stretch.begun + 1;
-            transfer.step = match begun > STRETCH_BEGUN_MAX {
+            ask.step = match begun > STRETCH_BEGUN_MAX {
                 true => Step::Whole,
                 false => Step::Sketch(Stretch { wants, begun, ..Stretch::default() }),
             };
-            self.ask_page(now, told.space, out);
+            self.ask_again(now, told.space, nth, out);
             return Ok(());
         }
         let cells = told.cells as usize;
         stretch.told = Some(Told { until: until.clone(), sum: told.sum });
         stretch.symbols.extend(more);
-        let after = transfer.after.clone();
+        let after = ask.after.clone();
         let here = || held.space.stretch(after.as_ref(), until.as_ref());
         let mine: Vec<u64> = here().take(4 * STRETCH_CELLS).map(|(at, cell)| number(at, cell)).collect();
         let found = match mine.len().abs_diff(cells) > cells / 2 + SKETCH_FIRST {
@@ -231,40 +236,17 @@ impl Soft {
                 };
                 self.seen.differed += differ as u64;
                 if differ == 0 && told.is_quiet {
-                    return self.goes_on(now, told.space, until, out);
+                    return self.goes_on(now, told.space, nth, until, out);
                 }
-                transfer.step = Step::Differs { until, mine: differs, theirs: found.theirs };
+                ask.step = Step::Differs { until, mine: differs, theirs: found.theirs };
             }
             None if stretch.symbols.len() > cells / 2 || 2 * stretch.symbols.len() > SKETCH_MAX => {
-                transfer.step = Step::Whole;
+                ask.step = Step::Whole;
             }
-            None if mine.len().abs_diff(cells) > cells / 2 + SKETCH_FIRST => transfer.step = Step::Whole,
+            None if mine.len().abs_diff(cells) > cells / 2 + SKETCH_FIRST => ask.step = Step::Whole,
             None => stretch.wants = stretch.symbols.len(),
         }
-        self.ask_page(now, told.space, out);
-        Ok(())
-    }
-
-    /// This stretch is done.
-    pub(crate) fn goes_on(
-        &mut self,
-        now: Now,
-        id: u32,
-        until: Option<Address>,
-        out: &mut Vec<Output>,
-    ) -> Result<(), Odd> {
-        let (ticket, may_compare) = (self.rng.u64(), self.level >= COMPARE_LEVEL);
-        let Some(held) = self.spaces.get_mut(&id) else { return Ok(()) };
-        let Some(transfer) = &mut held.transfer else { return Ok(()) };
-        if until.is_some() {
-            let compares = may_compare && !transfer.is_fresh;
-            transfer.step = if compares { Step::sketch(transfer.guess) } else { Step::Whole };
-            (transfer.after, transfer.ticket) = (until, ticket);
-            self.ask_page(now, id, out);
-        } else if let Some(Transfer { start: Some(start), .. }) = held.transfer.take() {
-            held.space.has_all_of(&start);
-            self.seen.transfers += 1;
-        }
+        self.ask_again(now, told.space, nth, out);
         Ok(())
     }
 }

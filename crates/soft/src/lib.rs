@@ -4,7 +4,9 @@
 //! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it, `list.rs`: to lists.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
+//! - `fill.rs`: all cells of others, for one that has nothing.
 //! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
+//! - `window.rs`: what was pushed and is not acknowledged.
 //! - `pass.rs`: what is asked of a node that catches up, or knows too little, another one answers; `words.rs`: as bytes.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
@@ -20,6 +22,7 @@ mod compare;
 mod context;
 mod dot;
 mod dump;
+mod fill;
 mod held;
 pub mod limits;
 mod list;
@@ -36,6 +39,7 @@ mod spec;
 mod stale;
 mod sweep;
 mod watch;
+mod window;
 mod wire;
 mod words;
 
@@ -58,6 +62,7 @@ pub use spec::Spec;
 
 use catchup::Held;
 use dot::Life;
+use fill::Served;
 use held::Holds;
 use machine::{Peer, Wait};
 use pass::Passes;
@@ -92,6 +97,8 @@ pub struct Soft {
     rng: Rng,
     /// When this life began; none before the first input.
     born: Option<Time>,
+    /// The moment of this turn.
+    turn_at: Time,
     /// All nodes have agreed on this level.
     level: u32,
     /// What the disk has of namespaces that this node has not been told of yet.
@@ -127,12 +134,15 @@ pub struct Soft {
     is_due: bool,
     /// Cells of a stretch that is compared at once.
     stretch_cells: usize,
+    /// Who is given all of which namespace.
+    fills: BTreeMap<(NodeId, u32), Served>,
     seen: Seen,
 }
 
 /// What is counted since the start.
 #[derive(Clone, Copy, Default)]
 struct Seen {
+    again: u64,
     ahead: u64,
     alone: u64,
     conflicts: u64,
@@ -153,6 +163,10 @@ impl Class for Soft {
     const SINCE: u32 = LEVEL;
     const RECORDS: &'static str = "soft";
     const FIGURES: &'static [Figure] = &[
+        Figure::counter(
+            "soft.again",
+            "Messages with updates that were sent once more, as nobody said in time that they had come.",
+        ),
         Figure::counter(
             "soft.ahead",
             "Writes that came with a time more than a second ahead of this node's: some clock is wrong.",
@@ -227,6 +241,7 @@ impl Class for Soft {
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
         let Seen {
+            again,
             ahead,
             alone,
             conflicts,
@@ -241,6 +256,7 @@ impl Class for Soft {
             updates,
         } = self.seen;
         vec![
+            again,
             ahead,
             alone,
             sum(|held| held.space.bytes()),
@@ -286,6 +302,7 @@ impl Soft {
             life: Life { node: me, boot },
             rng,
             born: None,
+            turn_at: Time::ZERO,
             level: 1,
             kept: BTreeMap::new(),
             unread: 0,
@@ -308,6 +325,7 @@ impl Soft {
             heal_at: Time::ZERO,
             is_due: false,
             stretch_cells: limits::STRETCH_CELLS,
+            fills: BTreeMap::new(),
             seen: Seen::default(),
         }
     }

@@ -18,6 +18,15 @@ pub const CELL_BYTES: u64 = 128;
 pub const FRAME_BYTES: usize = 256 << 10;
 /// Sent to a peer and not acknowledged, bytes. Beyond it nothing is pushed to it until it acknowledges; repair serves it.
 pub const WINDOW_BYTES: usize = 4 << 20;
+/// Pushes whose acknowledgement is late are sent once more, if no more than this waits for one; so many of the oldest, each so often, and
+/// no sooner or later than this: then twice as late.
+pub const RESEND_BYTES: usize = 64 << 10;
+pub const RESEND_FRAMES: usize = 64;
+pub const RESEND_TRIES: u32 = 4;
+pub const RESEND_MIN: Span = Span::millis(30);
+pub const RESEND_MAX: Span = Span::secs(1);
+/// Cells that were sent to a peer are not sent to it again so soon, nor is one asked for what another was just asked for.
+pub const REPAIR_AGAIN: Span = Span::millis(100);
 /// Ranges beyond the contiguous part in an acknowledgement, so that one lost frame does not hold up later replies.
 pub const ACK_RANGES_MAX: usize = 4;
 /// Writes that wait for another node, at most.
@@ -28,6 +37,18 @@ pub const REPAIR_FRAMES: usize = 8;
 pub const BEYOND_MAX: usize = 64 << 10;
 /// A page of a transfer that does not come is asked for again after so long.
 pub const PAGE_AGAIN: Span = Span::millis(250);
+/// Questions for pages under way to one source of a transfer, at most.
+pub const FILL_WINDOW: usize = 4;
+/// A source that answers so soon is asked for more at once; one that takes longer than the other, for less.
+pub const FILL_FAST: Span = Span::millis(20);
+pub const FILL_SLOW: Span = Span::millis(60);
+/// Pages of one stretch, about, and stretches at most: each is asked of one source at a time.
+pub const FILL_PAGES: u64 = 4;
+pub const FILL_STRETCHES: u64 = 64;
+/// One that lacks so many updates, and has next to nothing, is filled page by page: repair would look through them again and again.
+pub const FILL_UPDATES: u64 = 16 << 10;
+/// What a peer that gets all was told of is remembered so long after its last question.
+pub const SERVED_KEPT: Span = Span::secs(10);
 /// Cells of a stretch of addresses that is compared at once: a millisecond of work at each side.
 pub const STRETCH_CELLS: usize = 4 << 10;
 /// Symbols that are asked for first, and of one stretch at all.

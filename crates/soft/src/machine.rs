@@ -1,7 +1,7 @@
 //! The machine: an update is applied here and goes to all others at the end of the turn; its answer goes when one of them
 //! has it. Frames may be lost, doubled, late and reordered: an acknowledgement says what has come, and repair brings the rest.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use crate::limits::*;
 use crate::space::{Odd, Space};
 use crate::stale::Said;
 use crate::sweep::Of;
+use crate::window::Window;
 use crate::wire::{Ack, Delta, DigestOf, Push, pairs};
 use crate::{Action, Asked, HELD_LEVEL, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, STALE_LEVEL, Soft};
 
@@ -60,15 +61,16 @@ pub struct Peer {
     pub digested_to: u32,
     /// Namespaces that it serves, as far as it has said so.
     pub serves: BTreeSet<u32>,
-    /// Pushed and not acknowledged: namespace, updates, bytes.
-    under_way: VecDeque<(u32, Range, usize)>,
-    under_way_bytes: usize,
+    /// Pushed and not acknowledged.
+    pub window: Window,
+    /// Updates whose cells were just sent to it, by namespace.
+    pub sent: BTreeMap<u32, (Time, Context)>,
 }
 
 impl Peer {
     /// Half of what may be.
     pub fn has_much_under_way(&self) -> bool {
-        self.under_way_bytes >= WINDOW_BYTES / 2
+        self.window.bytes() >= WINDOW_BYTES / 2
     }
 }
 
@@ -93,6 +95,7 @@ impl Soft {
 
     pub(crate) fn turn(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.born.get_or_insert(now.mono);
+        self.turn_at = now.mono;
         match input {
             Input::Ask { id, budget, op } => self.ask(now, Asked { id, deadline: now.mono + budget }, op, out),
             Input::Frame { from, frame } => {
@@ -122,6 +125,7 @@ impl Soft {
         self.gossip(now, out);
         self.prune(now);
         self.catch_up(now, out);
+        self.push_again(now, out);
         self.end_waits(now, out);
         self.end_passes(now, out);
         self.keep(now, out);
@@ -142,10 +146,12 @@ impl Soft {
         for held in self.spaces.values() {
             soon(held.space.next_end());
             soon(held.wake_at());
-            soon(held.keeper.as_ref().filter(|_| !self.is_disk_full).and_then(Keeper::wake_at));
-            soon(held.space.is_forgetting().then_some(self.prune_at));
+            let keeps = !self.is_disk_full && !held.space.lends();
+            soon(held.keeper.as_ref().filter(|_| keeps).and_then(Keeper::wake_at));
+            soon((held.space.is_forgetting() || held.space.is_adopting()).then_some(self.prune_at));
             soon(held.space.has_damaged().then_some(self.heal_at));
         }
+        self.peers.values().for_each(|peer| soon(peer.window.again_at()));
         soon(self.watchers_wake_at());
         soon(self.passes.wake_at());
         soon(self.sweeps.wake_at());
@@ -169,8 +175,8 @@ impl Soft {
             digested_to: 0,
             is_named: false,
             serves: BTreeSet::new(),
-            under_way: VecDeque::new(),
-            under_way_bytes: 0,
+            window: Window::default(),
+            sent: BTreeMap::new(),
         };
         if self.peers.get(&id).is_some_and(|peer| peer.boot != boot) {
             self.lose_passes(now, id, out);
@@ -190,8 +196,8 @@ impl Soft {
     fn death(&mut self, now: Now, id: NodeId, out: &mut Vec<Output>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.dead = Some(now.mono);
-        peer.under_way.clear();
-        peer.under_way_bytes = 0;
+        peer.window.clear();
+        peer.sent.clear();
         self.lose_passes(now, id, out);
         if self.live().next().is_some() {
             return;
@@ -226,9 +232,8 @@ impl Soft {
             peer.said.retain(|id, _| ids.contains(id));
             peer.serves.retain(|id| ids.contains(id));
             peer.digested.retain(|id, _| ids.contains(id));
-            // Nobody acknowledges what is under way for a namespace that is no more.
-            peer.under_way.retain(|(id, ..)| ids.contains(id));
-            peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
+            peer.sent.retain(|id, _| ids.contains(id));
+            peer.window.retain(&ids);
         }
         let catches_up = now.mono.since(self.born.unwrap_or(now.mono)) < FRESH_AFTER;
         for Told { id, spec, .. } in spaces.into_values().filter(|_| may_serve) {
@@ -488,9 +493,8 @@ impl Soft {
         let range = Range { life: self.life, first: first.seq, last: last.seq };
         let head = Bytes::from(Push { space: id, boot: self.life.boot.0, deltas }.encode_to_vec());
         for (to, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.dead.is_none()) {
-            if peer.under_way_bytes < WINDOW_BYTES {
-                peer.under_way.push_back((id, range, head.len()));
-                peer.under_way_bytes += head.len();
+            if peer.window.bytes() < WINDOW_BYTES {
+                peer.window.push(self.turn_at, id, range, head.clone());
                 out.push(Output::Send { to: *to, frame: Frame::new(kind::PUSH, head.clone()) });
             }
         }
@@ -510,7 +514,7 @@ impl Soft {
             kind::PAGE => self.page(now, from, read(&frame)?, out),
             kind::CALL => self.call(now, from, read(&frame)?, out),
             kind::CALLED => self.called(now, from, read(&frame)?, out),
-            kind::SKETCH_ASK => self.sketch_ask(from, read(&frame)?, out),
+            kind::SKETCH_ASK => self.sketch_ask(now, from, read(&frame)?, out),
             kind::SKETCH => self.sketch(now, from, read(&frame)?, out),
             kind::PARTS => self.parts(now, from, &read(&frame)?, out),
             kind::MEND => self.mend(now, from, read(&frame)?, out),
@@ -548,11 +552,19 @@ impl Soft {
 
     /// The window of a peer has room again.
     pub(crate) fn has_come(&mut self, from: NodeId, space: u32, ranges: &[Range]) {
-        let Some(peer) = self.peers.get_mut(&from) else { return };
-        let covers =
-            |sent: &Range| ranges.iter().any(|r| r.life == sent.life && r.first <= sent.first && sent.last <= r.last);
-        peer.under_way.retain(|(of, sent, _)| *of != space || !covers(sent));
-        peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.window.has_come(self.turn_at, space, ranges);
+        }
+    }
+
+    /// Sends once more what was not acknowledged in time.
+    fn push_again(&mut self, now: Now, out: &mut Vec<Output>) {
+        for (to, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.dead.is_none()) {
+            for head in peer.window.again(now.mono) {
+                self.seen.again += 1;
+                out.push(Output::Send { to: *to, frame: Frame::new(kind::PUSH, head) });
+            }
+        }
     }
 }
 

@@ -10,7 +10,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds as _};
 
 use base::checksum::place_hash;
 use base::{Boot, Frame, NodeId, Now, Time};
@@ -18,32 +17,14 @@ use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::Cell;
-use crate::compare::{Step, Wanted};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life};
+use crate::fill::Transfer;
 use crate::limits::*;
 use crate::machine::{Heard, kind};
 use crate::space::{Address, Odd, Space};
-use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Page, PageAsk, Whole, context, pairs, ranges};
+use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Whole, context, pairs, ranges};
 use crate::{COMPARE_LEVEL, Output, Soft};
-
-/// All cells of a peer, on their way here.
-pub struct Transfer {
-    pub from: NodeId,
-    pub boot: Boot,
-    /// All up to here has come.
-    pub after: Option<Address>,
-    /// What the peer had when it began.
-    pub start: Option<Context>,
-    again_at: Time,
-    pub step: Step,
-    /// Of the question of this step.
-    pub ticket: u64,
-    /// There was nothing here when it began.
-    pub is_fresh: bool,
-    /// How many symbols the next stretch may take.
-    pub guess: usize,
-}
 
 impl Soft {
     /// Now and then: compares with the next peer, asks again for pages, forgets what all have.
@@ -60,8 +41,7 @@ impl Soft {
             self.collect_at = now.mono + COLLECT_EVERY;
             self.collect(now);
         }
-        let late: Vec<u32> = self.spaces.iter().filter(|(_, held)| held.is_late(now.mono)).map(|(id, _)| *id).collect();
-        late.into_iter().for_each(|id| self.ask_page(now, id, out));
+        self.tend_transfers(now, out);
         if let Some(peer) = self.next_peer() {
             self.send_digest(now, peer, false, out);
         }
@@ -132,8 +112,17 @@ impl Soft {
                 let known = (kept != 0).then(|| known.or(before).unwrap_or_default());
                 peer.told.insert(space, Heard { context, kept: known });
             }
-            if wants || settles || !is_same && self.spaces.contains_key(&space) {
+            // What a transfer brings is asked for by it alone.
+            let has_come = self.spaces.get(&space).is_some_and(Held::has_come);
+            let was_asked = !is_same && self.was_asked(now, space, context);
+            if was_asked && !wants && !settles {
+                // It has what another one is sending. What this one lacks it asks for when it is told of it.
+                if !self.round.contains(&from) {
+                    self.round.push(from);
+                }
+            } else if wants || settles || !is_same && has_come {
                 self.send_have(from, space, (false, wants), out);
+                self.asks(now, space, context);
             }
             if is_same {
                 self.compare_state(from, space, state, out);
@@ -180,19 +169,31 @@ impl Soft {
         let Some(held) = self.spaces.get_mut(&have.space) else { return Ok(()) };
         held.space.may_know(&theirs)?;
         held.tells(from, &theirs);
-        let lacks_floor = !floor.is_within(&held.space.context);
         let misses = !theirs.is_within(&held.space.context);
-        let starts = lacks_floor && held.has_come();
-        if starts {
-            let (boot, is_fresh) = (Boot(have.boot), held.space.cells.is_empty());
-            let compares = self.level >= COMPARE_LEVEL && !is_fresh;
-            let step = if compares { Step::sketch(0) } else { Step::Whole };
-            let (after, start, again_at, ticket, guess) = (None, None, now.mono, self.rng.u64(), 0);
-            held.transfer = Some(Transfer { from, boot, after, start, again_at, step, ticket, is_fresh, guess });
+        let lacks_floor = !floor.is_within(&held.space.context);
+        let may_fill = self.level >= COMPARE_LEVEL;
+        let starts = held.has_come() && (lacks_floor || may_fill && held.lacks_much(&theirs));
+        match &mut held.transfer {
+            Some(transfer) if may_fill => transfer.hears(from, Boot(have.boot), &theirs, &floor),
+            Some(_) => (),
+            None if starts => {
+                let is_fresh = held.is_fresh_beside(&theirs);
+                held.transfer = Some(Transfer::new(from, Boot(have.boot), is_fresh));
+            }
+            None => (),
         }
+        let has_come = held.has_come();
         let may_repair = held.space.floor.is_within(&theirs);
-        if may_repair {
-            repairs(now, have.space, &held.space, &theirs, |frame| out.push(Output::Send { to: from, frame }));
+        let told = digest(&theirs);
+        if may_repair && let Some(peer) = self.peers.get_mut(&from) {
+            let (since, sent) = peer.sent.remove(&have.space).unwrap_or((now.mono, Context::default()));
+            let (since, sent) = match now.mono.since(since) < REPAIR_AGAIN {
+                true => (since, sent),
+                false => (now.mono, Context::default()),
+            };
+            let send = |frame| out.push(Output::Send { to: from, frame });
+            let chosen = repairs(now, have.space, &held.space, &theirs, &sent, send);
+            peer.sent.insert(have.space, (since, chosen));
         }
         let known: Vec<Range> = theirs.ranges_of(self.life).collect();
         self.has_come(from, have.space, &known);
@@ -201,13 +202,27 @@ impl Soft {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.told.insert(have.space, Heard { context: theirs, kept: have.keeps.then_some(kept) });
         }
-        if starts {
-            self.ask_page(now, have.space, out);
+        if !has_come {
+            self.spread(now, have.space, out);
         }
+        let misses = misses && has_come && !self.was_asked(now, have.space, told);
         if !have.is_answer && (misses || !may_repair || have.wants) {
             self.send_have(from, have.space, (true, false), out);
+            self.asks(now, have.space, told);
         }
         Ok(())
+    }
+
+    /// Was one that has seen just this asked for what is missing here, not long ago?
+    fn was_asked(&self, now: Now, space: u32, context: u64) -> bool {
+        let asked = self.spaces.get(&space).and_then(|held| held.asked);
+        asked.is_some_and(|(at, of)| of == context && now.mono.since(at) < REPAIR_AGAIN)
+    }
+
+    fn asks(&mut self, now: Now, space: u32, context: u64) {
+        if let Some(held) = self.spaces.get_mut(&space) {
+            held.asked = Some((now.mono, context));
+        }
     }
 
     pub(crate) fn cells(&mut self, now: Now, from: NodeId, message: Cells, out: &mut Vec<Output>) -> Result<(), Odd> {
@@ -228,146 +243,6 @@ impl Soft {
         Ok(())
     }
 
-    // Transfers.
-
-    pub(crate) fn ask_page(&mut self, now: Now, space: u32, out: &mut Vec<Output>) {
-        let Some(held) = self.spaces.get_mut(&space) else { return };
-        let Some(transfer) = &mut held.transfer else { return };
-        if !self.peers.get(&transfer.from).is_some_and(|peer| peer.dead.is_none() && peer.boot == transfer.boot) {
-            // Another one will be found to have what is missing.
-            held.transfer = None;
-            return;
-        }
-        transfer.again_at = now.mono + PAGE_AGAIN;
-        let (differs, until, numbers) = match &transfer.step {
-            Step::Sketch(_) => return self.ask_sketch(space, out),
-            Step::Whole => (false, None, Vec::new()),
-            Step::Differs { until, theirs, .. } => (true, until.as_ref().map(At::from), theirs.clone()),
-        };
-        let ask = PageAsk {
-            space,
-            boot: transfer.boot.0,
-            after: transfer.after.as_ref().map(At::from),
-            start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
-            differs,
-            until,
-            numbers,
-            ticket: transfer.ticket,
-        };
-        out.push(Output::Send { to: transfer.from, frame: Frame::new(kind::PAGE_ASK, ask.encode_to_vec()) });
-    }
-
-    pub(crate) fn page_ask(&mut self, now: Now, from: NodeId, ask: PageAsk, out: &mut Vec<Output>) -> Result<(), Odd> {
-        if Boot(ask.boot) != self.life.boot {
-            return Ok(());
-        }
-        let after = address(ask.after.clone())?;
-        let start = context(&ask.start).ok_or(Odd("a context of what nobody gives"))?;
-        let Some(held) = self.spaces.get(&ask.space) else { return Ok(()) };
-        let end = address(ask.until.clone())?;
-        if end.is_some() && end <= after {
-            return Err(Odd("a stretch that leads nowhere"));
-        }
-        let behind = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let ahead = end.as_ref().map_or(Bound::Unbounded, Bound::Included);
-        // What came after the transfer began has shaped these cells, too, and removed others that stood here.
-        let mut covers: BTreeMap<&Address, Context> = BTreeMap::new();
-        let mut updates = 0;
-        if after.is_some() || ask.differs {
-            let since = held.space.context.minus(&start);
-            for (dot, at) in since.iter().flat_map(|range| held.space.updates(range)).take(BEYOND_MAX) {
-                updates += 1;
-                if (behind, ahead).contains(at) {
-                    covers.entry(at).or_default().insert(*dot);
-                }
-            }
-        }
-        // Past that many it is not known what was touched: then all of the stretch is sent.
-        let wanted = Wanted::of(&ask).filter(|_| updates < BEYOND_MAX);
-        let (mut bytes, mut until) = (0, end.as_ref());
-        let mut cells: BTreeMap<&Address, Whole> = BTreeMap::new();
-        for (at, cell) in held.space.cells.range((behind, ahead)) {
-            if wanted.as_ref().is_some_and(|wanted| !covers.contains_key(at) && !wanted.has(at, cell)) {
-                continue;
-            }
-            if bytes >= FRAME_BYTES {
-                until = cells.last_key_value().map(|(at, _)| *at);
-                break;
-            }
-            let whole = Whole { at: At::from(at), cell: ACell::of(cell, now.mono), covers: Vec::new() };
-            bytes += whole.encoded_len();
-            cells.insert(at, whole);
-        }
-        covers.retain(|at, _| until.is_none_or(|until| *at <= until));
-        for (at, covers) in covers {
-            let removed = || Whole { at: At::from(at), cell: ACell::default(), covers: Vec::new() };
-            cells.entry(at).or_insert_with(removed).covers = ranges(covers.ranges());
-        }
-        let page = Page {
-            space: ask.space,
-            boot: ask.boot,
-            after: ask.after,
-            until: until.map(At::from),
-            cells: cells.into_values().collect(),
-            context: ranges(held.space.context.ranges()),
-            floor: ranges(held.space.floor.ranges()),
-            differs: ask.differs,
-            ticket: ask.ticket,
-        };
-        let frame = Frame::new(kind::PAGE, page.encode_to_vec());
-        out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
-        Ok(())
-    }
-
-    pub(crate) fn page(&mut self, now: Now, from: NodeId, page: Page, out: &mut Vec<Output>) -> Result<(), Odd> {
-        let (after, until) = (address(page.after)?, address(page.until)?);
-        let Some(held) = self.spaces.get_mut(&page.space) else { return Ok(()) };
-        // An older node says back no ticket, and is asked for whole pages alone.
-        let is_awaited = |transfer: &&mut Transfer| {
-            let is_asked = match &transfer.step {
-                Step::Whole => !page.differs,
-                Step::Sketch(_) => false,
-                Step::Differs { until: end, .. } => {
-                    page.differs
-                        && page.ticket == transfer.ticket
-                        && end.as_ref().is_none_or(|end| until.as_ref().is_some_and(|until| until <= end))
-                }
-            };
-            is_asked && (transfer.from, transfer.boot, &transfer.after) == (from, Boot(page.boot), &after)
-        };
-        let Some(transfer) = held.transfer.as_mut().filter(is_awaited) else { return Ok(()) };
-        if until.is_some() && until <= after {
-            return Err(Odd("a page that leads nowhere"));
-        }
-        let known = context(&page.context).ok_or(Odd("a context of what nobody gives"))?;
-        held.space.may_know(&known)?;
-        let mut cells = page.cells.into_iter().map(|whole| read(now, whole)).collect::<Result<Vec<_>, _>>()?;
-        cells.sort_by(|a, b| a.0.cmp(&b.0));
-        let is_within = |at: &Address| {
-            after.as_ref().is_none_or(|after| after < at) && until.as_ref().is_none_or(|until| at <= until)
-        };
-        if !cells.iter().all(|(at, ..)| is_within(at)) {
-            return Err(Odd("a page with what stands on another one"));
-        }
-        transfer.start.get_or_insert_with(|| known.clone());
-        // Where the peer has nothing it has seen the end of what was there, as far as it knows of it.
-        let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let upper = until.as_ref().map_or(Bound::Unbounded, Bound::Included);
-        let is_alone = |at: &&Address| cells.binary_search_by(|(other, ..)| other.cmp(at)).is_err();
-        let alone: Vec<Address> = match &transfer.step {
-            // Of what is equal nothing is told.
-            Step::Differs { mine, .. } => mine.range((lower, upper)).filter(is_alone).cloned().collect(),
-            _ => held.space.cells.range((lower, upper)).map(|(at, _)| at).filter(is_alone).cloned().collect(),
-        };
-        for at in &alone {
-            held.space.take_whole(now, at, &Cell::default(), &[], &known)?;
-        }
-        for (at, cell, covers) in &cells {
-            held.space.take_whole(now, at, cell, covers, &known)?;
-        }
-        self.goes_on(now, page.space, until, out)
-    }
-
     // Collecting.
 
     /// Rids the index of what is forgotten, a little in each turn.
@@ -375,9 +250,15 @@ impl Soft {
         if self.prune_at > now.mono {
             return;
         }
-        for held in self.spaces.values_mut().filter(|held| held.space.is_forgetting()) {
-            held.space.prune();
-            self.prune_at = now.mono + PRUNE_AGAIN;
+        for held in self.spaces.values_mut() {
+            if held.space.is_forgetting() {
+                held.space.prune();
+                self.prune_at = now.mono + PRUNE_AGAIN;
+            }
+            if held.space.is_adopting() {
+                held.space.adopt();
+                self.prune_at = now.mono + PRUNE_AGAIN;
+            }
         }
     }
 
@@ -415,12 +296,6 @@ impl Soft {
     }
 }
 
-impl Held {
-    fn is_late(&self, now: Time) -> bool {
-        self.transfer.as_ref().is_some_and(|transfer| transfer.again_at <= now)
-    }
-}
-
 /// A cell that many nodes wrote at one moment, each a large value, may be more than a frame takes. It waits for the next
 /// write, which replaces them.
 pub(crate) fn fits(frame: &Frame) -> bool {
@@ -455,12 +330,15 @@ pub(crate) fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>)
 /// Cells are sent as they are now. So a chosen cell is the outcome also of updates that choose none: those since the last tick,
 /// and those beyond what fits. They are told with it. Else who takes it has what an update did without having seen it, and
 /// would never be repaired if the update were lost elsewhere.
-fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl FnMut(Frame)) {
+///
+/// Gives all updates of which it has sent what they led to; `sent` was sent not long ago, and is not chosen again.
+fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, sent: &Context, mut send: impl FnMut(Frame)) -> Context {
+    let mut chosen = sent.clone();
     let mut found: BTreeMap<&Address, Context> = BTreeMap::new();
     let mut bytes = 0;
     let mut beyond = 0;
-    let older = space.tick.minus(theirs);
-    for (dot, at) in older.iter().flat_map(|range| space.updates(range)) {
+    let older: Context = space.tick.minus(theirs).into_iter().collect();
+    for (dot, at) in older.minus(sent).iter().flat_map(|range| space.updates(range)) {
         if bytes < FRAME_BYTES * REPAIR_FRAMES {
             let covers = found.entry(at).or_insert_with(|| {
                 let cell = space.cells.get(at).cloned().unwrap_or_default();
@@ -471,8 +349,10 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl Fn
                 bytes += 24;
             }
             covers.insert(*dot);
+            chosen.insert(*dot);
         } else if let Some(covers) = found.get_mut(at) {
             covers.insert(*dot);
+            chosen.insert(*dot);
         }
         beyond += usize::from(bytes >= FRAME_BYTES * REPAIR_FRAMES);
         if beyond > BEYOND_MAX {
@@ -488,8 +368,11 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl Fn
     let context = ranges(space.context.ranges());
     let mut frame = Cells { space: id, context, cells: Vec::new() };
     let (mut left, mut bytes) = (found.len(), 0);
-    for (at, covers) in found {
-        let cell = space.cells.get(at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
+    for (at, mut covers) in found {
+        let cell = space.cells.get(at);
+        // Of what it has itself a cell need not say that it is its outcome.
+        cell.iter().flat_map(|cell| cell.dots()).for_each(|dot| covers.remove_range(dot.into()));
+        let cell = cell.map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
         let whole = Whole { at: At::from(at), cell, covers: ranges(covers.ranges()) };
         bytes += whole.encoded_len();
         frame.cells.push(whole);
@@ -503,4 +386,5 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl Fn
             bytes = 0;
         }
     }
+    chosen
 }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use base::checksum::{Checksum, place_hash};
 use base::{NodeId, Now, Time};
@@ -97,6 +98,12 @@ pub struct Space {
     pub(crate) moves: u64,
     /// Cells that know of what was not seen yet.
     unsettled: BTreeSet<Address>,
+    /// The start of the transfer that is under way (`fill.rs`).
+    pub(crate) coming: Option<Context>,
+    /// Cells may have dots of a start that the context has not. One that leaves its cell is seen then.
+    lends: bool,
+    /// Of a transfer that came to nothing: up to here what it brought is seen.
+    adopted: Option<Address>,
     /// Keys that have something.
     keys: u64,
     bytes: u64,
@@ -142,6 +149,9 @@ impl Space {
             met_damaged: std::cell::Cell::new(false),
             moves: 0,
             unsettled: BTreeSet::new(),
+            coming: None,
+            lends: false,
+            adopted: None,
             keys: 0,
             bytes: 0,
             held: BTreeMap::new(),
@@ -241,7 +251,13 @@ impl Space {
         let met = rivals(cell);
         let hashed = mend::hash(at, cell);
         let held: Vec<Life> = cell.holders().collect();
+        let lent: Vec<Dot> = if self.lends { cell.dots().collect() } else { Vec::new() };
         let done = how(cell, &mut self.context);
+        let seen: Vec<Dot> = lent.into_iter().filter(|dot| cell.dots().all(|other| other != *dot)).collect();
+        if !seen.is_empty() {
+            seen.iter().for_each(|dot| self.context.insert(*dot));
+            cell.settle(&self.context);
+        }
         let holds: Vec<Life> = cell.holders().collect();
         let after = (cost(cell), cell.is_there());
         self.conflicts += rivals(cell).saturating_sub(met.max(1));
@@ -274,6 +290,7 @@ impl Space {
         if cell.is_empty() {
             self.cells.remove(at);
         }
+        seen.into_iter().for_each(|dot| self.note(dot, at));
         self.bytes = self.bytes + after.0 - before.0;
         if before.1 != after.1 && at.kind != Kind::End {
             let alone =
@@ -452,6 +469,10 @@ impl Space {
             return Err(Odd("an update of somebody else's"));
         }
         self.is_given(part.dots().chain(supersedes.iter().copied()))?;
+        // What was made before a transfer began comes by that, or what came of it: a page may have brought its end.
+        if self.coming.as_ref().is_some_and(|start| start.contains(of)) {
+            return Ok(false);
+        }
         // Without room for a gap more it is as if it were lost.
         if self.context.contains(of) || !part.dots().chain([of]).all(|dot| self.context.has_room(dot)) {
             return Ok(false);
@@ -484,6 +505,36 @@ impl Space {
         covers: &[Range],
         known: &Context,
     ) -> Result<(), Odd> {
+        self.take(now, at, cell, covers, known, None)
+    }
+
+    /// ... of a transfer: what is within its start is seen when all of it has come ([`Space::has_all_of`]).
+    pub fn take_page(
+        &mut self,
+        now: Now,
+        at: &Address,
+        cell: &Cell,
+        covers: &[Range],
+        known: &Context,
+        start: &Context,
+    ) -> Result<(), Odd> {
+        self.lends = true;
+        self.adopted = None;
+        if self.coming.as_ref() != Some(start) {
+            self.coming = Some(start.clone());
+        }
+        self.take(now, at, cell, covers, known, Some(start))
+    }
+
+    fn take(
+        &mut self,
+        now: Now,
+        at: &Address,
+        cell: &Cell,
+        covers: &[Range],
+        known: &Context,
+        start: Option<&Context>,
+    ) -> Result<(), Odd> {
         let all = |ranges: &[Range]| ranges.iter().map(|r| r.last - r.first + 1).sum::<u64>();
         if all(covers) > INDEX_MAX as u64 {
             return Err(Odd("a cell of more updates than are remembered"));
@@ -491,18 +542,26 @@ impl Space {
         let covered = || covers.iter().flat_map(|r| (r.first..=r.last).map(|seq| Dot { life: r.life, seq }));
         self.is_given(cell.dots().chain(covered()))?;
         self.see(now, cell);
-        let told: Context = covers.iter().copied().chain(cell.dots().map(Range::from)).collect();
+        let is_seen = |dot: &Dot| start.is_none_or(|start| !start.contains(*dot));
+        let told: Context = covers.iter().copied().chain(cell.dots().filter(is_seen).map(Range::from)).collect();
         self.fetched.join(&told.minus(&self.context).into_iter().collect::<Context>());
         // Who took something away cannot be told from a whole cell.
         self.sweeps = true;
-        self.change(at, |mine, seen| {
+        let seen = self.change(at, |mine, seen| {
             mine.join(cell, seen, Known::Whole(known));
             covers.iter().for_each(|range| seen.insert_range(*range));
-            cell.dots().for_each(|dot| seen.insert(dot));
+            // Those that have not stayed are seen; those that have, when they are not lent; also what an older transfer has lent.
+            let has =
+                |dot: &Dot| mine.siblings.iter().any(|s| s.dot == *dot) || mine.slots.iter().any(|s| s.last == *dot);
+            let gone = cell.dots().filter(|dot| !has(dot));
+            let stays = mine.dots().filter(is_seen);
+            let all: Vec<Dot> = gone.chain(stays).chain(cell.dots().filter(is_seen)).collect();
+            all.iter().for_each(|dot| seen.insert(*dot));
             mine.settle(seen);
+            all
         });
         self.sweeps = false;
-        cell.dots().chain(covered()).for_each(|dot| self.note(dot, at));
+        seen.into_iter().chain(covered()).for_each(|dot| self.note(dot, at));
         Ok(())
     }
 
@@ -528,8 +587,42 @@ impl Space {
         self.moves += 1;
         self.context.join(start);
         self.forget(start);
+        (self.coming, self.lends, self.adopted) = (None, false, None);
         let unsettled = self.unsettled.clone();
         unsettled.iter().for_each(|at| self.change(at, |cell, seen| cell.settle(seen)));
+    }
+
+    /// The transfer came to nothing. What it has brought is seen from now on, little by little ([`Space::adopt`]).
+    pub fn comes_no_more(&mut self) {
+        (self.coming, self.adopted) = (None, None);
+    }
+
+    /// Cells may have what is not seen yet, as all of a transfer is seen at once.
+    pub fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// There is something left to do for that.
+    pub fn is_adopting(&self) -> bool {
+        self.lends && self.coming.is_none()
+    }
+
+    /// Some of what a transfer brought that came to nothing is seen: a turn's work.
+    pub fn adopt(&mut self) {
+        let behind = self.adopted.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let some = self.cells.range((behind, Bound::Unbounded)).take(PRUNE_MAX);
+        let some: Vec<(Address, Vec<Dot>)> = some.map(|(at, cell)| (at.clone(), cell.dots().collect())).collect();
+        match some.last() {
+            None => (self.lends, self.adopted) = (false, None),
+            Some((last, _)) => self.adopted = Some(last.clone()),
+        }
+        self.moves += 1;
+        for (at, dots) in some {
+            for dot in dots.into_iter().filter(|dot| !self.context.contains(*dot)).collect::<Vec<_>>() {
+                self.context.insert(dot);
+                self.note(dot, &at);
+            }
+        }
     }
 
     /// Of these nothing is known any more by the index, which is rid of them little by little ([`Space::prune`]).

@@ -59,7 +59,9 @@ impl Sweeps {
     }
 
     pub fn begin(&mut self, space: &Space, id: u32, of: Of, asked: Option<(Asked, Reply)>) {
-        let (seen, before) = (space.context.clone(), space.seq());
+        let (mut seen, before) = (space.context.clone(), space.seq());
+        // What a transfer brings is seen here, too.
+        space.coming.iter().for_each(|start| seen.join(start));
         self.all.push_back(Sweep { space: id, of, after: None, seen, before, last: before, asked });
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
+//! - `fill.rs`: who has nothing gets all. `loss.rs`: how soon what was lost is there.
 //! - `clocks.rs`: clocks that are off. `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
@@ -24,8 +25,10 @@ mod clocks;
 mod compare;
 mod disks;
 mod dumps;
+mod fill;
 mod held;
 mod lists;
+mod loss;
 mod mended;
 mod pass;
 mod repair;
@@ -287,7 +290,9 @@ impl World {
             for held in node.spaces.values() {
                 let space = &held.space;
                 let dots = space.cells.values().flat_map(|cell| cell.dots());
-                assert!(dots.into_iter().all(|dot| space.context.contains(dot)), "{n}: what is there was seen");
+                let comes = |dot| space.coming.as_ref().is_some_and(|start| start.contains(dot));
+                let is_seen = |dot| space.context.contains(dot) || comes(dot) || space.is_adopting();
+                assert!(dots.into_iter().all(is_seen), "{n}: what is there was seen");
                 if held.has_come() {
                     for range in space.context.minus(&space.floor) {
                         let of = Dot { life: range.life, seq: range.first }..=Dot { life: range.life, seq: range.last };

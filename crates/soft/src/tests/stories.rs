@@ -67,7 +67,14 @@ fn what_is_lost_on_its_way_is_repaired() {
     world.ask(1, Action::Put { kind: Kind::Member, key: bytes("s"), pairs: vec![(bytes("a"), None)] });
     world.wake();
     world.air.retain(|(_, to, _)| *to == 2);
-    world.pass(500);
+    // Nor when it is sent once more.
+    for _ in 0..500 {
+        world.advance(1);
+        world.wake();
+        world.air.retain(|(.., frame)| frame.kind != machine::kind::PUSH);
+        let air = std::mem::take(&mut world.air);
+        air.into_iter().for_each(|one| world.arrives(one));
+    }
     world.check();
     world.are_equal();
     assert_eq!(world.get(3, "k").as_deref(), Some("y"));
