@@ -76,6 +76,7 @@ mod tests {
             assert!(text.contains("/usr/bin/coppice") && text.contains("/var/lib/coppice"));
         }
         assert!(unit.contains("User=coppice\n") && unit.contains("StateDirectoryMode=0700"));
+        assert!(unit.contains("\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"), "mail has ports under 1024");
     }
 
     #[test]
