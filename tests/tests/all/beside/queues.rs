@@ -1,5 +1,5 @@
 //! Libraries for job queues, unmodified, as clones of services of a cluster of three nodes of which some are killed: RQ, Dramatiq, Huey,
-//! arq, and by hand Celery and BullMQ (examples/queues). Each job leaves its number in a file; none may be lost, and none done twice beyond what its library
+//! arq, and by hand Celery, BullMQ and asynq (examples/queues). Each job leaves its number in a file; none may be lost, and none done twice beyond what its library
 //! promises. Packages come from their registry into cargo's folder for test files, once; where they cannot be had, the test says so.
 //!
 //! `COPPICE_QUEUES=rq,arq:20000:6` is for a long run by hand: which libraries, how many jobs each, how many kills; what was counted is
@@ -37,13 +37,17 @@ const LIBRARIES: &[Library] = &[
     Library { name: "arq", packages: "arq/packages", versions: ["arq", "redis"], promise: Promise::AtLeastOnce },
     Library { name: "celery", packages: "packages", versions: ["celery", "redis"], promise: Promise::AtLeastOnce },
     Library { name: BULLMQ, packages: NODE, versions: ["bullmq", "ioredis"], promise: Promise::AtLeastOnce },
+    Library { name: ASYNQ, packages: GO, versions: ["asynq", "go-redis"], promise: Promise::AtLeastOnce },
 ];
 
-/// Only by hand: its packages are many, and they come from another registry.
+/// Only by hand: their packages are many, or take minutes to build, and they come from other registries.
 const BULLMQ: &str = "bullmq";
+const ASYNQ: &str = "asynq";
 /// And one whose namespace has databases, which is to be counted first.
-const BY_HAND: &[&str] = &[BULLMQ, "celery"];
+const BY_HAND: &[&str] = &[BULLMQ, ASYNQ, "celery"];
 const NODE: &str = "bullmq/node_modules";
+/// Where the program is that was built of them.
+const GO: &str = "asynq";
 
 /// Jobs that a killed node's workers of one library have at a time: two clones of two threads at most, as both may be there.
 const AT_ONCE: usize = 4;
@@ -114,9 +118,10 @@ fn libraries_for_queues_lose_no_job_when_nodes_are_killed() {
         if name == "celery" {
             assert_eq!(left.results, Some(done.len()), "a result for each, in database 1");
         }
+        let client = if one.library.versions[1] == "redis" { "redis-py" } else { one.library.versions[1] };
         let of = json!({
             "version": one.version(0),
-            "client": format!("{} {}", one.library.versions[1].replace("redis", "redis-py").replace("ioredis-py", "ioredis"), one.version(1)),
+            "client": format!("{client} {}", one.version(1)),
             "jobs": plan.jobs, "kills": plan.kills, "lost": lost.len(), "held": left.jobs.len(), "twice": twice, "put_again": again.len(),
             "seconds": began.elapsed().as_secs(),
         });
@@ -183,9 +188,13 @@ impl Try {
     /// Its program, which asks the first node.
     fn program(&self, up: &Up, words: &[&str]) -> Command {
         let (name, at) = (self.library.name, up.at(1).resp);
-        let is_node = self.library.packages == NODE;
-        let mut command = Command::new(if is_node { "node" } else { "python3" });
-        command.arg(if is_node { "tasks.mjs" } else { "tasks.py" }).args(words).current_dir(self.dir.join(name));
+        let (program, file) = match self.library.packages {
+            NODE => (PathBuf::from("node"), Some("tasks.mjs")),
+            GO => (self.dir.join(name).join("tasks"), None),
+            _ => (PathBuf::from("python3"), Some("tasks.py")),
+        };
+        let mut command = Command::new(program);
+        command.args(file).args(words).current_dir(self.dir.join(name));
         command.env("PYTHONPATH", format!("..:{}", self.dir.join(self.library.packages).display()));
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("QUEUE_URL", format!("redis://{name}:{}@{at}", up.token(name)));
         command
@@ -197,6 +206,12 @@ impl Try {
         if self.library.packages == NODE {
             let text = std::fs::read_to_string(packages.join(name).join("package.json")).unwrap();
             return serde_json::from_str::<Value>(&text).unwrap()["version"].as_str().unwrap().to_owned();
+        }
+        if self.library.packages == GO {
+            let text = std::fs::read_to_string(packages.join("go.mod")).unwrap();
+            let of = |line: &str| Some(line.split_once(&format!("/{name}"))?.1.rsplit_once(" v")?.1.to_owned());
+            let line = text.lines().find_map(of).unwrap_or_default();
+            return line.replace(" // indirect", "");
         }
         let names =
             std::fs::read_dir(packages).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
@@ -238,10 +253,13 @@ fn installed(plan: &Plan) -> Result<PathBuf, String> {
     assert!(copied.is_good(), "{copied:?}");
     let pip = "python3 -m pip install -q --retries 1 --upgrade --target packages -r requirements.txt";
     let npm = "npm install --no-audit --no-fund --silent";
-    for (within, wants, words) in
-        [(".", "requirements.txt", pip), ("arq", "requirements.txt", pip), (BULLMQ, "package.json", npm)]
-    {
-        if within == BULLMQ && plan.libraries.iter().all(|library| library.name != BULLMQ) {
+    for (within, wants, words) in [
+        (".", "requirements.txt", pip),
+        ("arq", "requirements.txt", pip),
+        (BULLMQ, "package.json", npm),
+        (ASYNQ, "go.sum", "go build -o tasks ."),
+    ] {
+        if [BULLMQ, ASYNQ].contains(&within) && plan.libraries.iter().all(|library| library.name != within) {
             continue;
         }
         let folder = dir.join(within);
@@ -251,7 +269,7 @@ fn installed(plan: &Plan) -> Result<PathBuf, String> {
             continue;
         }
         let (program, words) = words.split_once(' ').unwrap();
-        let said = run(Command::new(program).args(words.split(' ')).current_dir(&folder), Duration::from_secs(180));
+        let said = run(Command::new(program).args(words.split(' ')).current_dir(&folder), Duration::from_secs(600));
         if !said.is_good() {
             return Err(said.err.lines().next().unwrap_or("no word").to_owned());
         }
