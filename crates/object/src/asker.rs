@@ -10,11 +10,11 @@ use base::{AskId, NodeId, Outcome, Priority, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use crate::directory::Known;
+use crate::held::Held;
 use crate::limits::{
     LIST_MAX, LOOK_FOR, LOOK_LONG, OBJECT_BYTES_MAX, OPS_BYTES_MAX, OPS_MAX, OWNER_BYTES_MAX, PIECE_BYTES, PIECES_MAX,
 };
 use crate::read::Read;
-use crate::table::Held;
 use crate::watch::{Changed, Watch};
 use crate::wire::{Here, ListMessage, PutMessage, What};
 use crate::write::Write;
@@ -397,7 +397,8 @@ impl Object {
         for (to, _) in all.iter().filter(|(_, held)| held.stamp.is_same(&best.stamp)) {
             for (node, held) in all.iter().filter(|(node, _)| node != to) {
                 // Who has it is not on all their disks yet, maybe.
-                let mut held = Held { has: BTreeSet::new(), ..held.clone() };
+                let mut held = held.clone();
+                held.has.clear();
                 held.homes.insert(*node);
                 let done =
                     PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false, stage: 0 };

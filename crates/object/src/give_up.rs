@@ -8,8 +8,9 @@ use std::ops::Bound;
 use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
+use crate::held::Held;
 use crate::limits::{GIVE_UP_ENTRIES, GIVE_UP_FOR};
-use crate::table::{Entry, Held};
+use crate::table::Entry;
 use crate::wire::{PutMessage, What};
 use crate::{Call, Key, Object, Stamp};
 
@@ -126,16 +127,18 @@ impl Object {
         let Some(entry) = self.table.get(key) else { return };
         let held = entry.held.clone();
         let done = PutMessage { key: Some(key.into()), held: Some((&held).into()), push: false, stage: 0 };
-        for to in held.homes.into_iter().filter(|to| *to != self.me && self.peers.is_live(*to)).collect::<Vec<_>>() {
+        for to in held.homes.iter().copied().filter(|to| *to != self.me && self.peers.is_live(*to)).collect::<Vec<_>>()
+        {
             self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());
         }
     }
 
     /// A node lives again: it may not have heard of what it is to give up.
-    pub(crate) fn tell_spare(&mut self, peer: NodeId) {
-        let is_its = |(_, entry): &(&Key, &Entry)| entry.held.is_spare(peer) && self.is_first_holder(&entry.held);
-        let keys: Vec<Key> = self.table.iter().filter(is_its).map(|(key, _)| key.clone()).collect();
-        self.giving.surplus.extend(keys);
+    pub(crate) fn tell_spare(&mut self, peer: NodeId, key: &Key) {
+        let is_its = |entry: &Entry| entry.held.is_spare(peer) && self.is_first_holder(&entry.held);
+        if self.table.get(key).is_some_and(is_its) {
+            self.giving.surplus.insert(key.clone());
+        }
     }
 
     pub(crate) fn give_up(&mut self, call: &mut Call) {
@@ -193,8 +196,8 @@ impl Object {
         let Some(Question { homes, .. }) = self.giving.asked.remove(&id) else { return };
         // What has come meanwhile stands against it.
         let is_so = |entry: &&Entry| {
-            let Held { homes: now, stamp: of, .. } = &entry.held;
-            of.is_same(&stamp) && entry.held.turn(me) == turn && *now == homes && !self.open.has(&key)
+            let held = &entry.held;
+            held.stamp.is_same(&stamp) && held.turn(me) == turn && held.homes == homes && !self.open.has(&key)
         };
         let Some(entry) = self.table.get(&key).filter(is_so).filter(|entry| self.log.is_safe(entry.ticket)) else {
             return;

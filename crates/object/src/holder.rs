@@ -7,11 +7,12 @@ use base::checksum::Checksum;
 use base::{NodeId, Priority, Ticket};
 use bytes::Bytes;
 
+use crate::held::{Held, Merged};
 use crate::lies::Lies;
 use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX, PIECE_BYTES};
 use crate::log::{Waiter, Waits};
 use crate::store::Why;
-use crate::table::{Entry, Held, Merged};
+use crate::table::Entry;
 use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
 use crate::{Body, Call, Key, Object, Stamp};
 
@@ -55,7 +56,7 @@ impl Object {
         let limit = (limit as usize).clamp(1, LIST_MAX);
         let item = |(id, entry): (crate::Id, &Entry)| {
             // Where it is does not matter here, and would make pages long.
-            let held = Held { homes: BTreeSet::new(), has: BTreeSet::new(), ..entry.held.clone() };
+            let held = Held::bare(entry.held.stamp);
             Item { id: Bytes::copy_from_slice(&id.0), held: Some((&held).into()) }
         };
         // A deletion that all have whom it concerns says nothing: nobody of them lists the object. An owner may have many.
@@ -123,6 +124,7 @@ impl Object {
 
     /// What it says is on the disk, all of it: if the entry has changed meanwhile, that too is waited for.
     pub(crate) fn answer_took(&mut self, call: &mut Call, to: NodeId, id: u64, key: Key, verdict: Verdict) {
+        self.exhume(call, &key);
         let ticket = self.table.get(&key).map(|entry| entry.ticket);
         if let Some(ticket) = ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
             return self.log.wait(ticket, Waiter { to, id, waits: Waits::Took { key, verdict } });
@@ -166,7 +168,7 @@ impl Object {
             Ordering::Equal => (Verdict::Kept, Some(self.merge(call, key, &come.held).unwrap_or(ticket))),
             Ordering::Less => {
                 // Whoever has that is to have what stands above it.
-                let mut homes = come.held.homes;
+                let mut homes = come.held.homes.clone();
                 if come.push {
                     homes.insert(come.from);
                 }
@@ -193,7 +195,9 @@ impl Object {
         if !held.add_homes(self.me, before.into_iter().chain([self.me])) {
             held.has = has;
         }
-        held.has.insert(self.me);
+        if !held.has.contains(&self.me) {
+            held.has.insert(self.me);
+        }
         self.mending.forget(key);
         let body = Lies::Here(body);
         self.table.insert(key.clone(), Entry { held, body, set: come.set, ticket: Ticket(0), serial: 0 });
@@ -253,7 +257,8 @@ impl Object {
     /// A node has shown that it does not have what is here, whatever was known of it.
     fn lacks_it(&mut self, call: &mut Call, key: &Key, node: NodeId) {
         let Some((held, _)) = self.table.held_mut(key) else { return };
-        if held.has.remove(&node) {
+        if held.has.contains(&node) {
+            held.has.remove(&node);
             self.append(call, key, false, false);
             self.recheck(call.now, key);
         }

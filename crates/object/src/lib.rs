@@ -14,40 +14,48 @@
 //!   two or three nodes and not all.
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
-//! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
+//! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has (`held` where else it is, `names` whose, `graves` deletions that are over, `order` in which order it came); `walk` looks at all of it; `holder` what it
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
-//! `watch` changes as they come; `peers` who lives; `wire` bytes on the wire and in the log.
+//! `watch` changes as they come; `peers` who lives; `wire` bytes on the wire and in the log, `batch` many entries of a checkpoint in one.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod asker;
+mod batch;
 mod body;
 mod choose;
 mod directory;
 mod dump;
 mod feed;
 mod give_up;
+mod graves;
+mod held;
 mod holder;
 mod lies;
 pub mod limits;
 mod log;
 mod map;
 mod mend;
+mod names;
 mod op;
+mod order;
 mod owners;
 mod packs;
 mod peers;
 mod push;
 mod read;
+#[cfg(test)]
+mod scale;
 mod ship;
 mod spec;
 mod stage;
 mod stamp;
 mod store;
 mod table;
+mod walk;
 mod watch;
 mod wire;
 mod write;
@@ -83,6 +91,7 @@ use ship::Ships;
 use stage::Stages;
 use store::Store;
 use table::Table;
+use walk::{Digging, Walk};
 use watch::Watchers;
 use wire::{Head, What};
 
@@ -117,6 +126,14 @@ pub struct Settings {
     pub waste_bytes: u64,
     /// Entries that a checkpoint walks over in one turn.
     pub save_entries: usize,
+    /// Entries that are looked at in one turn when nodes came or went.
+    pub walk_entries: usize,
+    /// Objects of a node.
+    pub entries_max: usize,
+    /// Deletions that not all nodes have which should have them.
+    pub unsettled_max: usize,
+    /// Deletions that all have, and that are remembered.
+    pub graves_max: usize,
 }
 
 impl Default for Settings {
@@ -127,6 +144,10 @@ impl Default for Settings {
             pack_bytes: limits::PACK_BYTES,
             waste_bytes: limits::WASTE_BYTES,
             save_entries: limits::SAVE_ENTRIES,
+            walk_entries: limits::WALK_ENTRIES,
+            entries_max: limits::ENTRIES_MAX,
+            unsettled_max: limits::UNSETTLED_MAX,
+            graves_max: limits::GRAVES_MAX,
         }
     }
 }
@@ -147,6 +168,9 @@ pub struct Object {
     open: Open,
     giving: Giving,
     mending: Mending,
+    /// All entries are being looked at.
+    walk: Option<Walk>,
+    digging: Digging,
     stages: Stages,
     ships: Ships,
     /// The level of programs that the cluster has agreed on.
@@ -295,6 +319,9 @@ impl Class for Object {
             Input::Appended { .. } | Input::Saved { .. } | Input::Pack { .. } | Input::Worked { .. } => (),
             Input::Told { .. } | Input::Wake | Input::Voters(_) => (),
         }
+        if self.walk.as_ref().is_some_and(|walk| walk.next() <= call.now) {
+            self.walk_on(call);
+        }
         loop {
             self.wake_ops(call);
             self.wake_ships(call);
@@ -303,6 +330,7 @@ impl Class for Object {
             self.hear(call, self.me, head, body);
         }
         self.tell_watchers(call);
+        self.bury_now(call);
         self.pack_on(call);
     }
 
@@ -314,7 +342,8 @@ impl Class for Object {
         if self.distrust.is_some() {
             return Some(Time::ZERO);
         }
-        [self.ops.wake_at(), self.ships.wake_at(), self.directory.wake_at(), self.watchers.wake_at()]
+        let walk = self.walk.as_ref().map(Walk::next);
+        [self.ops.wake_at(), self.ships.wake_at(), self.directory.wake_at(), self.watchers.wake_at(), walk]
             .into_iter()
             .flatten()
             .min()
@@ -322,6 +351,7 @@ impl Class for Object {
 
     fn counted_on(&self) -> Option<String> {
         match self.open.left() {
+            0 if self.walk.is_some() && self.peers.leaves(self.me) => Some("it is looking at what others have".into()),
             0 => None,
             1 => Some("others have yet to take over 1 object".into()),
             n => Some(format!("others have yet to take over {n} objects")),
@@ -352,7 +382,7 @@ impl Class for Object {
         let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended, asked_all } =
             self.figures;
         let (buckets, whole, owners) = self.directory.counts();
-        let objects = self.table.len() as u64 - self.table.tombstones;
+        let objects = self.table.objects() as u64;
         let (open, thin) = self.open.counts();
         vec![
             asked_all,
@@ -420,6 +450,8 @@ impl Object {
             open: Open::default(),
             giving: Giving::default(),
             mending: Mending::default(),
+            walk: None,
+            digging: Digging::default(),
             stages: Stages::default(),
             ships: Ships::default(),
             level: 1,
@@ -444,27 +476,10 @@ impl Object {
         let spaces = declared.spaces.into_iter();
         self.spaces = spaces.map(|(name, space)| (name.into(), (space.id, space.spec))).collect();
         (self.numbers, self.level) = (declared.numbers, declared.level);
-        self.drop_removed(call);
+        self.sweep_graves();
         self.peers.declared(self.me, call.now, declared.nodes);
         self.map_anew(call);
-        self.recheck_all(call);
-    }
-
-    /// What lies under the number of a namespace that was removed goes, from the disk with the next checkpoint.
-    fn drop_removed(&mut self, call: &mut Call) {
-        let over = self.table.iter().filter(|(key, _)| self.numbers.is_over(key.ns)).map(|(key, _)| key.clone());
-        for key in over.collect::<Vec<_>>() {
-            // The log is not to name a pack that went.
-            let packed = self.table.get(&key).filter(|entry| matches!(entry.body, lies::Lies::Packed(_)));
-            if let Some(held) = packed.map(|entry| entry.held.clone()) {
-                self.append_drop(call, &key, held);
-            }
-            self.table.remove(&key);
-            self.open.forget(&key);
-            self.giving.forget(&key);
-            self.mending.forget(&key);
-            self.log.has_removed = true;
-        }
+        self.recheck_all(call, None);
     }
 
     fn birth(&mut self, call: &mut Call, peer: NodeId, boot: Boot) {
@@ -478,9 +493,7 @@ impl Object {
         }
         self.map_anew(call);
         self.say_unknown(call, peer);
-        self.recheck_all(call);
-        self.push_to(call, peer);
-        self.tell_spare(peer);
+        self.recheck_all(call, Some(peer));
         self.look_again(call);
     }
 
@@ -490,8 +503,9 @@ impl Object {
             self.map_anew(call);
             if self.peers.leaves(self.me) {
                 // What it has counts no more.
-                self.recheck_all(call);
+                self.recheck_all(call, None);
             }
+            self.look_at_graves();
         }
     }
 
@@ -514,6 +528,7 @@ impl Object {
 
     fn hear(&mut self, call: &mut Call, from: NodeId, head: Head, body: Bytes) {
         let id = head.id;
+        self.exhume_asked(call, &head);
         let understood = match head.what {
             Some(What::Look(key)) => key.key().map(|key| self.looked(call, from, id, &key)),
             Some(What::Get(key)) => {
@@ -551,6 +566,21 @@ impl Object {
         }
     }
 
+    /// What this is about is an entry while it is heard, if it is anything.
+    fn exhume_asked(&mut self, call: &Call, head: &Head) {
+        let key = match &head.what {
+            Some(What::Look(key) | What::Get(key)) => Some(key),
+            Some(What::Put(put) | What::Done(put)) => put.key.as_ref(),
+            Some(What::Took(took)) if head.id == 0 => took.key.as_ref(),
+            _ => None,
+        };
+        if let Some(key) = key.filter(|_| self.table.graves().len() > 0)
+            && let Some(id) = wire::id_of(&key.id)
+        {
+            self.exhume(call, &Key { ns: key.ns, owner: key.owner.clone(), id });
+        }
+    }
+
     /// Sends, or says it to this node itself.
     fn send(&mut self, call: &mut Call, to: NodeId, id: u64, priority: Priority, what: What, body: Bytes) {
         let kind = if matches!(what, What::Done(_)) { CONTROL } else { DATA };
@@ -568,7 +598,8 @@ impl Object {
             || self.is_disk_low
             || self.table.bytes + self.stages.bytes() >= self.settings.bytes_max
             || self.table.here + self.stages.bytes() >= limits::HERE_BYTES_MAX
-            || self.table.len() >= limits::ENTRIES_MAX
+            || self.table.objects() >= self.settings.entries_max
+            || self.table.unsettled() >= self.settings.unsettled_max
             || self.log.unforced_bytes() >= limits::UNFORCED_BYTES_MAX
     }
 
@@ -576,7 +607,7 @@ impl Object {
     fn leaving(&mut self, call: &mut Call, leaving: BTreeMap<NodeId, bool>) {
         if leaving != self.peers.leaving {
             self.peers.leaving = leaving;
-            self.recheck_all(call);
+            self.recheck_all(call, None);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Where the bytes of an entry lie: in memory (then the log has them), or in a pack on this node's disk (`base::pack`), of which the log
 //! has only the place.
 
+use std::ops::Deref;
+
 use crate::body::{Body, Piece};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,7 +17,38 @@ pub(crate) struct Place {
     pub pack: u64,
     /// Where the first begins.
     pub from: u64,
-    pub parts: Box<[Part]>,
+    pub parts: Parts,
+}
+
+/// The pieces of an object: mostly it is one, and that takes no memory of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Parts {
+    One(Part),
+    Many(Box<[Part]>),
+}
+
+impl Deref for Parts {
+    type Target = [Part];
+
+    fn deref(&self) -> &[Part] {
+        match self {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Many(parts) => parts,
+        }
+    }
+}
+
+impl FromIterator<Part> for Parts {
+    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> Self {
+        let parts: Box<[Part]> = parts.into_iter().collect();
+        if let [part] = *parts { Parts::One(part) } else { Parts::Many(parts) }
+    }
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Parts::Many(Box::default())
+    }
 }
 
 /// A piece of which the bytes are elsewhere.
@@ -72,7 +105,7 @@ impl Lies {
         }
     }
 
-    pub fn parts(&self) -> Box<[Part]> {
+    pub fn parts(&self) -> Parts {
         match self {
             Lies::Here(body) => parts_of(body),
             Lies::Packed(place) => place.parts.clone(),
@@ -110,7 +143,7 @@ impl Place {
     }
 }
 
-pub(crate) fn parts_of(body: &Body) -> Box<[Part]> {
+pub(crate) fn parts_of(body: &Body) -> Parts {
     body.pieces().iter().map(|piece| Part { len: piece.bytes.len() as u32, sum: piece.sum }).collect()
 }
 

@@ -43,6 +43,8 @@ pub const HERE_BYTES_MAX: u64 = 512 << 20;
 /// A pack has so many bytes, unless it is of one object that has more: few files, and soon read where most of it is needed no more. So
 /// much lies in memory before there is one.
 pub const PACK_BYTES: u64 = 16 << 20;
+/// And so many objects at most: what comes of it is done in one turn.
+pub const PACK_ENTRIES: usize = 4096;
 /// What is left of packs is written anew when they have so many bytes that nothing needs, and half as many as are needed beside.
 pub const WASTE_BYTES: u64 = 64 << 20;
 /// A node whose disk has less room than this, or than such a part of it, takes no more objects: deletions have to be written, too, and
@@ -55,10 +57,31 @@ pub const BEHIND_PACKS: u64 = 6;
 /// Bytes of packs that the disk is asked for at a time; what is more waits in a queue, and so do so many questions for them.
 pub const FETCH_BYTES_MAX: u64 = 32 << 20;
 pub const FETCHES_WAITING_MAX: usize = 8192;
-/// Objects and tombstones of a node: a checkpoint walks over all of them, and each takes half a kilobyte of memory.
-pub const ENTRIES_MAX: usize = 1 << 18;
-/// What an entry costs beside owner and body, bytes: key, stamp, homes, its places in maps.
+/// Objects of a node: each takes about [`ENTRY_BYTES`] of memory, so all of them a gigabyte.
+pub const ENTRIES_MAX: usize = 1 << 22;
+/// Deletions of a node that not all have which should have them: as large as objects. Some weeks of a house's mail, with a node away.
+pub const UNSETTLED_MAX: usize = 1 << 20;
+/// Deletions of a node that all have, and which it remembers: each takes about [`GRAVE_BYTES`] of memory. With more of them the oldest are
+/// forgotten; a put that is repeated as late as that is taken for a new one.
+pub const GRAVES_MAX: usize = 1 << 22;
+/// None that is younger is forgotten, seconds: a frame that was under way when it was deleted is not any more.
+pub const GRAVE_S_LEAST: u32 = 120;
+/// What an entry costs beside owner and body, bytes: its slot, stamp, where it is, its places in trees. A test measures it.
 pub const ENTRY_BYTES: u64 = 256;
+/// The same of a deletion that is over.
+pub const GRAVE_BYTES: u64 = 88;
+/// Entries that are looked at in one turn when nodes came or went, and how far such turns are apart: some milliseconds each.
+pub const WALK_ENTRIES: usize = 2048;
+pub const WALK_EVERY: Span = Span::millis(20);
+/// Entries of the order for whoever watches that are made in one turn.
+pub const ORDER_ENTRIES: usize = 8192;
+/// Deletions that are put with those that are over, in each turn and four times a second.
+pub const BURY_AT_ONCE: usize = 16;
+pub const BURY_ENTRIES: usize = 2048;
+/// Deletions that were over, and about which there is something to do again as a node came: so many at a time.
+pub const EXHUMED_MAX: usize = 4096;
+/// Deletions that are over, and are looked at in one turn, four times a second: about a millisecond.
+pub const GRAVE_LOOKS: usize = 1 << 15;
 /// Writes that wait for the disk of a node. More is refused: a disk that is so far behind has had its share.
 pub const UNFORCED_BYTES_MAX: u64 = 64 << 20;
 
@@ -85,6 +108,8 @@ pub const PUSH_ENTRIES: usize = 256;
 pub const GIVE_UP_ENTRIES: usize = 256;
 /// Bad copies whose homes are told in one go, four times a second: each has them push an object.
 pub const MEND_ENTRIES: usize = 64;
+/// Bad copies that are looked at for that.
+pub const MEND_LOOKS: usize = 4096;
 /// Who does not say in this time whether it has what is to be dropped is asked again.
 pub const GIVE_UP_FOR: Span = Span::secs(5);
 /// Copies of a node that has been away for so long are made elsewhere. Longer than a reboot: it may be gigabytes.
@@ -100,6 +125,10 @@ pub const TOMBSTONE_MS_NEWEST: u64 = 3_600_000;
 pub const SAVE_PACKS: u64 = 2;
 /// About what a checkpoint has of an entry whose bytes lie in a pack.
 pub const RECORD_BYTES: u64 = 128;
+/// The same of a deletion that is over.
+pub const GRAVE_RECORD_BYTES: u64 = 40;
+/// Entries in one record of a checkpoint.
+pub const BATCH_ROWS: usize = 512;
 /// Entries of which a checkpoint has records made in one turn, four times a second: some ten milliseconds.
 pub const SAVE_ENTRIES: usize = 1 << 14;
 

@@ -6,10 +6,13 @@ use base::{NodeId, Parts, Record, Ticket};
 use bytes::Bytes;
 use class::Version;
 
+use crate::batch::{self, Batch, Row, RowLies};
 use crate::body::Piece;
+use crate::held::Held;
 use crate::lies::Lies;
-use crate::limits::{RECORD_BYTES, SAVE_PACKS, TOMBSTONE_MS_NEWEST, TOMBSTONE_MS_ONCE};
-use crate::table::{Entry, Held};
+use crate::limits::{GRAVE_RECORD_BYTES, RECORD_BYTES, SAVE_PACKS};
+use crate::names::Slot;
+use crate::table::Entry;
 use crate::wire::{Logged, LoggedPiece, Verdict};
 use crate::{Body, Call, GROUP, Key, Object, Output, Stamp};
 
@@ -59,7 +62,11 @@ pub(crate) struct Log {
 #[derive(Default)]
 struct Making {
     records: Vec<Bytes>,
-    after: Option<Key>,
+    /// Some that become one record.
+    batch: Batch,
+    /// Up to there, of deletions that are over, which come after the entries.
+    is_at_graves: bool,
+    after: Option<Slot>,
 }
 
 impl Log {
@@ -177,13 +184,12 @@ impl Object {
     pub(crate) fn checkpoint(&mut self, call: &mut Call) {
         if self.log.making.is_none() {
             // What is in packs is no part of it but for the place.
-            let has = self.table.here + self.table.len() as u64 * RECORD_BYTES;
+            let has = self.checkpoint_bytes();
             let is_due = self.log.bytes >= 2 * has + SAVE_PACKS * self.settings.pack_bytes || self.log.has_removed;
             if self.log.saving.is_some() || !is_due || self.log.is_full {
                 return;
             }
             self.log.has_removed = false;
-            self.forget_tombstones(call.wall_ms);
             self.table.changed = Some(BTreeSet::new());
             self.log.making = Some(Making::default());
         }
@@ -192,28 +198,67 @@ impl Object {
         }
     }
 
+    /// What a checkpoint has, about.
+    fn checkpoint_bytes(&self) -> u64 {
+        let (entries, graves) = (self.table.len() as u64, self.table.graves().len() as u64);
+        self.table.here + entries * RECORD_BYTES + graves * GRAVE_RECORD_BYTES
+    }
+
     /// A part of the checkpoint: a walk over all entries in one turn would hold up whatever else there is to do. True: it was the last.
     fn make_some(&mut self) -> bool {
         let Some(mut making) = self.log.making.take() else { return false };
-        let some = self.table.range(making.after.as_ref()).take(self.settings.save_entries);
-        let (mut count, mut here, mut after) = (0, Vec::new(), None);
-        for (key, entry) in some {
-            count += 1;
-            after = Some(key);
-            match entry.body.here() {
-                0 => making.records.push(logged(key, entry).record().into()),
-                // It may be in a pack, or gone, when all the others are told.
-                _ => here.push(key.clone()),
+        let mut room = self.settings.save_entries;
+        if !making.is_at_graves {
+            let count = self.make_entries(&mut making, room);
+            if count < room {
+                (making.is_at_graves, making.after) = (true, None);
             }
+            room -= count;
         }
-        if let Some(after) = after.cloned() {
-            making.after = Some(after);
+        let is_last = making.is_at_graves && self.make_graves(&mut making, room) < room;
+        if is_last {
+            making.records.extend(making.batch.end());
+        }
+        self.log.making = Some(making);
+        is_last
+    }
+
+    fn make_entries(&mut self, making: &mut Making, room: usize) -> usize {
+        let (mut count, mut here) = (0, Vec::new());
+        for (slot, entry) in self.table.range(making.after).take(room) {
+            count += 1;
+            making.after = Some(slot);
+            let key = self.table.key(slot);
+            let row = match &entry.body {
+                Lies::Packed(place) if self.level >= batch::LEVEL => Row::of(&key, &entry.held, place),
+                Lies::Packed(_) | Lies::Here(_) => None,
+            };
+            match row {
+                Some(row) => making.records.extend(making.batch.push(row)),
+                None if entry.body.here() == 0 => making.records.push(logged(&key, entry).record().into()),
+                // It may be in a pack, or gone, when all the others are told.
+                None => here.push(key),
+            }
         }
         if let Some(changed) = &mut self.table.changed {
             changed.extend(here);
         }
-        self.log.making = Some(making);
-        count < self.settings.save_entries
+        count
+    }
+
+    fn make_graves(&mut self, making: &mut Making, room: usize) -> usize {
+        let mut count = 0;
+        for grave in self.table.graves().range(making.after).take(room) {
+            count += 1;
+            making.after = Some(grave.slot);
+            let (key, held, lies) = (self.table.key(grave.slot), grave.held(), RowLies::Gone { since: grave.since });
+            if self.level >= batch::LEVEL {
+                making.records.extend(making.batch.push(Row { key, held, lies }));
+            } else {
+                making.records.push(Logged::without_body(&key, &held).record().into());
+            }
+        }
+        count
     }
 
     /// With what has changed since it was begun: of two records about an entry the later one holds.
@@ -229,11 +274,14 @@ impl Object {
                 };
                 (entry.set, pieces, Some(logged(key, entry)))
             }
-            None => (0, Vec::new(), Some(Logged::nothing(key))),
+            None => {
+                let grave = self.table.grave(key).map(|grave| Logged::without_body(key, &grave.held()));
+                (0, Vec::new(), Some(grave.unwrap_or_else(|| Logged::nothing(key))))
+            }
         };
         let rest: Vec<(u64, Vec<Piece>, Option<Logged>)> = staged.chain(changed.iter().map(entry)).collect();
         let ticket = self.log.next();
-        self.log.bytes = self.table.here + self.stages.bytes() + self.table.len() as u64 * RECORD_BYTES;
+        self.log.bytes = self.stages.bytes() + self.checkpoint_bytes();
         self.log.saving = Some(ticket);
         let rest = rest.into_iter().flat_map(|(set, pieces, logged)| {
             let head = logged.into_iter().map(|logged| Bytes::from(logged.record()));
@@ -243,16 +291,16 @@ impl Object {
         call.out.push(Output::Save { group: GROUP, parts, ticket });
     }
 
-    /// A deletion that is not known everywhere is never forgotten: one node could still bring the object back.
-    fn forget_tombstones(&mut self, wall_ms: u64) {
-        let is_old = |held: &Held| {
-            let kept_ms = if held.stamp.once { TOMBSTONE_MS_ONCE } else { TOMBSTONE_MS_NEWEST };
-            held.stamp.gone && held.stamp.version.ms.saturating_add(kept_ms) < wall_ms
-        };
-        let is_over = |key: &Key, held: &Held| is_old(held) && !self.open.has(key);
-        let over = self.table.iter().filter(|(key, entry)| is_over(key, &entry.held)).map(|(key, _)| key.clone());
-        for key in over.collect::<Vec<_>>() {
-            self.table.forget(&key);
+    fn restore_row(&mut self, row: Row) {
+        let place = row.place();
+        let Row { key, held, lies } = row;
+        match (lies, place) {
+            (RowLies::Packed { .. }, Some(place)) => {
+                let body = Lies::Packed(place);
+                self.table.insert(key, Entry { held, body, set: 0, ticket: Ticket(0), serial: 0 });
+            }
+            (RowLies::Gone { since }, _) => self.table.restore_grave(&key, held, since),
+            (RowLies::Packed { .. }, None) => (),
         }
     }
 
@@ -268,6 +316,10 @@ impl Object {
                 }
                 // What lies in memory for long must not keep all that was read.
                 pieces.push(Piece { bytes: Bytes::copy_from_slice(&piece.bytes), ..piece });
+                continue;
+            }
+            if let Some(rows) = batch::read(&record) {
+                rows.into_iter().for_each(|row| self.restore_row(row));
                 continue;
             }
             let Some(Logged { key, held, body, set, place, dropped }) = Logged::read(record) else {
@@ -307,11 +359,11 @@ impl Object {
             };
             self.table.insert(key, Entry { held, body: Lies::Here(body), set, ticket: Ticket(0), serial: 0 });
         }
-        let is_bad = |(_, entry): &(&Key, &Entry)| {
+        let is_bad = |(_, entry): &(Slot, &Entry)| {
             let stamp = entry.held.stamp;
             !stamp.gone && entry.body.is_bad(stamp.sum, stamp.size)
         };
-        let bad: Vec<Key> = self.table.iter().filter(is_bad).map(|(key, _)| key.clone()).collect();
+        let bad: Vec<Key> = self.table.range(None).filter(is_bad).map(|(slot, _)| self.table.key(slot)).collect();
         bad.iter().for_each(|key| self.was_kept_badly(key));
         // Pieces of what was never put: the next checkpoint is without them.
         self.log.has_removed |= !sets.is_empty();
@@ -321,12 +373,7 @@ impl Object {
 impl Logged {
     /// There is nothing here.
     fn nothing(key: &Key) -> Self {
-        let held = Held {
-            stamp: Stamp { version: Version::default(), once: false, gone: false, sum: 0, size: 0 },
-            homes: BTreeSet::new(),
-            has: BTreeSet::new(),
-            turns: BTreeMap::new(),
-        };
+        let held = Held::bare(Stamp { version: Version::default(), once: false, gone: false, sum: 0, size: 0 });
         Self { dropped: true, ..Self::without_body(key, &held) }
     }
 

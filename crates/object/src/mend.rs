@@ -4,13 +4,14 @@
 //! (a turn, as if it had been given up), and push it; what comes takes its place.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use base::{NodeId, Priority, Ticket};
 use bytes::Bytes;
 
 use crate::holder::Come;
 use crate::lies::Lies;
-use crate::limits::MEND_ENTRIES;
+use crate::limits::{MEND_ENTRIES, MEND_LOOKS};
 use crate::table::Entry;
 use crate::wire::{PutMessage, What};
 use crate::{Call, Key, Object, Output, give_up};
@@ -19,6 +20,8 @@ use crate::{Call, Key, Object, Output, give_up};
 #[derive(Default)]
 pub(crate) struct Mending {
     of: BTreeMap<Key, bool>,
+    /// Where the last look at them ended.
+    after: Option<Key>,
     /// Found at the start, and nobody was told yet.
     found: u64,
 }
@@ -69,8 +72,21 @@ impl Object {
             let mut others = entry.held.has.iter().filter(|node| **node != self.me && !entry.held.is_spare(**node));
             others.any(|node| self.peers.is_live(*node))
         };
-        let untold = self.mending.of.iter().filter(|(key, is_told)| !**is_told && has_others(key));
-        let keys: Vec<Key> = untold.take(MEND_ENTRIES).map(|(key, _)| key.clone()).collect();
+        let from = self.mending.after.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut keys, mut looked) = (Vec::new(), 0);
+        for (key, is_told) in self.mending.of.range((from, Bound::Unbounded)) {
+            if looked == MEND_LOOKS || keys.len() == MEND_ENTRIES {
+                break;
+            }
+            looked += 1;
+            self.mending.after = Some(key.clone());
+            if !is_told && has_others(key) {
+                keys.push(key.clone());
+            }
+        }
+        if looked < MEND_LOOKS && keys.len() < MEND_ENTRIES {
+            self.mending.after = None;
+        }
         for key in keys {
             self.mending.of.insert(key.clone(), true);
             self.want_again(call, &key);
@@ -89,7 +105,8 @@ impl Object {
         self.append(call, key, false, false);
         held.has.remove(&me);
         let done = PutMessage { key: Some(key.into()), held: Some((&held).into()), push: false, stage: 0 };
-        let to: Vec<NodeId> = held.homes.into_iter().filter(|to| *to != me && self.peers.is_live(*to)).collect();
+        self.table.share(key);
+        let to: Vec<NodeId> = held.homes.iter().copied().filter(|to| *to != me && self.peers.is_live(*to)).collect();
         for to in to {
             self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());
         }

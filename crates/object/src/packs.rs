@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use base::Ticket;
 
-use crate::Key;
 use crate::lies::Place;
+use crate::names::Slot;
 
 #[derive(Default)]
 pub(crate) struct Packs {
@@ -23,7 +23,7 @@ struct Pack {
     /// Bytes of objects that are there.
     live: u64,
     /// What was put into it. What is there no more may be among it.
-    keys: Vec<Key>,
+    slots: Vec<Slot>,
     /// As a whole it cannot be read: it is not written anew.
     is_unreadable: bool,
 }
@@ -39,12 +39,12 @@ impl Packs {
         self.of.values().map(|pack| pack.size).sum()
     }
 
-    pub fn add(&mut self, key: &Key, place: &Place) {
+    pub fn add(&mut self, slot: Slot, place: &Place) {
         self.last = self.last.max(place.pack);
         self.dead.remove(&place.pack);
         let pack = self.of.entry(place.pack).or_default();
         pack.live += place.len();
-        pack.keys.push(key.clone());
+        pack.slots.push(slot);
     }
 
     pub fn release(&mut self, place: &Place) {
@@ -122,11 +122,12 @@ impl Packs {
         }
     }
 
-    pub fn keys(&self, number: u64) -> Vec<Key> {
-        let mut keys = self.of.get(&number).map(|pack| pack.keys.clone()).unwrap_or_default();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    /// Where to look for what is left in it: something else may have a slot by now.
+    pub fn slots(&self, number: u64) -> Vec<Slot> {
+        let mut slots = self.of.get(&number).map(|pack| pack.slots.clone()).unwrap_or_default();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
     }
 
     pub fn size(&self, number: u64) -> u64 {
@@ -136,25 +137,23 @@ impl Packs {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::Id;
     use crate::lies::Part;
 
-    fn key(n: u8) -> Key {
-        Key { ns: 1, owner: Bytes::from_static(b"ann"), id: Id([n; 16]) }
+    fn slot(n: u8) -> Slot {
+        Slot { owner: 1, id: Id([n; 16]) }
     }
 
     fn place(pack: u64, from: u64, len: u32) -> Place {
-        Place { pack, from, parts: [Part { len, sum: 0 }].into() }
+        Place { pack, from, parts: [Part { len, sum: 0 }].into_iter().collect() }
     }
 
     #[test]
     fn a_pack_goes_when_the_log_has_forced_that_nothing_is_in_it() {
         let mut packs = Packs::default();
         let number = packs.next();
-        packs.add(&key(1), &place(number, 0, 60));
+        packs.add(slot(1), &place(number, 0, 60));
         packs.is_written(number, 100);
         assert!(packs.settle(Ticket(5), Ticket(9)).is_empty(), "something is in it");
         packs.release(&place(number, 0, 60));
@@ -170,7 +169,7 @@ mod tests {
     fn the_emptiest_pack_is_written_anew_when_too_much_is_wasted() {
         let mut packs = Packs::default();
         for (number, live) in [(1, 90), (2, 20), (3, 30), (4, 80)] {
-            packs.add(&key(number as u8), &place(number, 0, live));
+            packs.add(slot(number as u8), &place(number, 0, live));
             packs.is_written(number, 100);
         }
         // 400 bytes for 220 that live.
@@ -188,8 +187,8 @@ mod tests {
     #[test]
     fn at_the_start_what_nothing_names_goes_and_what_is_cut_is_seen() {
         let mut packs = Packs::default();
-        packs.add(&key(1), &place(3, 40, 60));
-        packs.add(&key(2), &place(7, 0, 10));
+        packs.add(slot(1), &place(3, 40, 60));
+        packs.add(slot(2), &place(7, 0, 10));
         assert_eq!(packs.are_there(&[(3, 99), (9, 5)].into()), [9]);
         assert!(!packs.has(&place(3, 40, 60)) && packs.has(&place(3, 39, 60)) && !packs.has(&place(7, 0, 10)));
         assert_eq!(packs.next(), 10, "a number is not used twice");

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
+use crate::held::Held;
 use crate::limits::{COPIES, HOMES_MAX, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
 use crate::ship::{Cargo, Cause};
 use crate::store::Why;
@@ -29,6 +30,10 @@ pub(crate) struct Open {
 impl Open {
     pub fn has(&self, key: &Key) -> bool {
         self.of.contains_key(key)
+    }
+
+    pub fn is_thin(&self, key: &Key) -> bool {
+        self.thin.contains(key)
     }
 
     pub fn counts(&self) -> (u64, u64) {
@@ -73,19 +78,19 @@ impl Open {
 
 impl Object {
     /// Homes that do not have a write, as far as this node knows.
-    fn lacking(&self, entry: &Entry) -> Vec<NodeId> {
-        let homes = entry.held.homes.iter().copied();
+    pub(crate) fn lacking(&self, held: &Held) -> Vec<NodeId> {
+        let homes = held.homes.iter().copied();
         let lacks = |home: &NodeId| {
-            *home != self.me && !entry.held.has.contains(home) && self.is_node(*home) && !entry.held.is_spare(*home)
+            *home != self.me && !held.has.contains(home) && self.is_node(*home) && !held.is_spare(*home)
         };
         // Who leaves, too: it waits until it knows who has what.
         homes.filter(lacks).collect()
     }
 
     /// Nodes that are no homes of an entry.
-    fn strangers(&self, entry: &Entry) -> Vec<NodeId> {
-        let room = HOMES_MAX.saturating_sub(entry.held.homes.len());
-        self.peers.nodes().difference(&entry.held.homes).copied().take(room).collect()
+    pub(crate) fn strangers(&self, held: &Held) -> Vec<NodeId> {
+        let room = HOMES_MAX.saturating_sub(held.homes.len());
+        self.peers.nodes().difference(&held.homes).copied().take(room).collect()
     }
 
     /// This node leaves, and not enough others have it. By force it waits only for what those that live can have.
@@ -106,6 +111,7 @@ impl Object {
 
     /// Sees whether an entry is open or thin now.
     pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
+        self.table.share(key);
         let Some(entry) = self.table.get(key) else {
             self.giving.forget(key);
             self.mending.forget(key);
@@ -119,17 +125,20 @@ impl Object {
         };
         let homes = entry.held.homes.iter().filter(counts).count();
         let (wanted, is_left) = (self.wanted(key), self.is_left(key, entry));
-        let is_open = !self.lacking(entry).is_empty();
+        let is_open = !self.lacking(&entry.held).is_empty();
         // The first holder pushes; the others see later whether it did.
         let is_first = |node: &&NodeId| **node < self.me && self.peers.is_live(**node) && !entry.held.is_spare(**node);
         let before = entry.held.has.iter().filter(is_first).count();
         // A deletion goes to every node: one that joined later must not take the object of a put that is repeated.
         let is_thin = match entry.held.stamp.gone {
-            true => !self.strangers(entry).is_empty(),
+            true => !self.strangers(&entry.held).is_empty(),
             false => homes < wanted,
         };
         let (is_spare, is_surplus) = (entry.held.is_spare(self.me), !is_open && self.too_many(key, entry).is_some());
         self.giving.set(key, is_spare, is_surplus);
+        if entry.held.stamp.gone && !is_open && !is_thin {
+            self.digging.is_settled(key);
+        }
         if is_left {
             self.open.left.insert(key.clone());
         } else {
@@ -148,22 +157,17 @@ impl Object {
         }
     }
 
-    /// Nodes came, went for good, or have been away for long.
-    pub(crate) fn recheck_all(&mut self, call: &Call) {
-        let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| self.recheck(call.now, key));
-    }
-
     /// A node lives: what it lacks goes to it at once.
-    pub(crate) fn push_to(&mut self, call: &Call, peer: NodeId) {
-        let lacks = |key: &&Key| self.table.get(key).is_some_and(|entry| self.lacking(entry).contains(&peer));
-        let keys: Vec<Key> = self.open.of.keys().filter(lacks).cloned().collect();
-        keys.iter().for_each(|key| self.open.set(key, call.now));
+    pub(crate) fn push_to(&mut self, call: &Call, peer: NodeId, key: &Key) {
+        let lacks = |entry: &Entry| self.lacking(&entry.held).contains(&peer);
+        if self.open.has(key) && self.table.get(key).is_some_and(lacks) {
+            self.open.set(key, call.now);
+        }
     }
 
     pub(crate) fn tend(&mut self, call: &mut Call) {
         if self.peers.mark_long_away(call.now) {
-            self.recheck_all(call);
+            self.recheck_all(call, None);
         }
         self.push_due(call);
         self.complete_thin(call);
@@ -171,6 +175,7 @@ impl Object {
         self.mend(call);
         self.move_on(call);
         self.check_on(call);
+        self.tend_graves(call);
         self.checkpoint(call);
         self.stages.drop_old(call.now);
         self.tend_directory(call);
@@ -185,7 +190,7 @@ impl Object {
             let (len, in_pieces) = (entry.body.len(), entry.body.is_in_pieces());
             let may = |to: &NodeId| self.peers.is_live(*to) && (held.stamp.gone || !self.peers.is_full(*to));
             let (live, ready): (Vec<NodeId>, Vec<NodeId>) = {
-                let lacking = self.lacking(entry);
+                let lacking = self.lacking(&entry.held);
                 let live = lacking.iter().copied().filter(|to| self.peers.is_live(*to)).collect();
                 (live, lacking.into_iter().filter(may).collect())
             };
@@ -251,7 +256,7 @@ impl Object {
             }
             let Some(entry) = self.table.get(&key) else { continue };
             let homes = match entry.held.stamp.gone {
-                true => self.strangers(entry),
+                true => self.strangers(&entry.held),
                 false => {
                     let may =
                         |node: &NodeId| self.is_node(*node) && !self.peers.is_full(*node) && !self.peers.leaves(*node);

@@ -7,7 +7,7 @@ use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
 use crate::body::Body;
-use crate::lies::{Part, parts_of};
+use crate::lies::{Parts, parts_of};
 use crate::limits::{PIECES_AHEAD, PUSHES_WAITING_MAX, SHIP_AGAIN, SHIP_SILENT};
 use crate::store::Why;
 use crate::wire::{PieceMessage, PutMessage, StagedMessage, What};
@@ -24,7 +24,7 @@ pub(crate) struct Ship {
     /// What the pieces are called at the other side.
     stage: u64,
     cargo: Cargo,
-    parts: Box<[Part]>,
+    parts: Parts,
     priority: Priority,
     cause: Cause,
     /// Pieces that were sent, and that the other disk has.

@@ -9,8 +9,9 @@ use base::checksum::Checksum;
 use base::{NodeId, PackSaid, PackWant, Priority};
 use bytes::Bytes;
 
-use crate::lies::{Found, Lies, Part, Place, parts_of};
-use crate::limits::{BEHIND_PACKS, FETCH_BYTES_MAX, FETCHES_WAITING_MAX};
+use crate::lies::{Found, Lies, Part, Parts, Place, parts_of};
+use crate::limits::{BEHIND_PACKS, FETCH_BYTES_MAX, FETCHES_WAITING_MAX, PACK_ENTRIES, WATCH_SCAN};
+use crate::names::Slot;
 use crate::wire::{Here, PieceMessage, PutMessage, What};
 use crate::{Call, GROUP, Key, Object, Output, Settings};
 
@@ -28,14 +29,14 @@ pub(crate) struct Store {
     fetch_bytes: u64,
     last: u64,
     /// The object that was looked at last without being asked for, and the byte from which it is looked at next.
-    checked: Option<(Key, usize)>,
+    checked: Option<(Slot, usize)>,
 }
 
 struct Packing {
     pack: u64,
     size: u64,
     /// With the number of the entry, which is another one if it has other bytes.
-    of: Vec<(Key, u64, Place)>,
+    of: Vec<(Slot, u64, Place)>,
     /// The packs that all of it was in, if it is moved, and what goes with them.
     from: Vec<u64>,
     gained: u64,
@@ -46,7 +47,7 @@ struct Packing {
 struct Moving {
     /// Packs that were read.
     from: Vec<u64>,
-    of: Vec<(Key, u64, Box<[Part]>, Bytes)>,
+    of: Vec<(Slot, u64, Parts, Bytes)>,
     bytes: u64,
     /// Bytes of those packs that nothing needs.
     gained: u64,
@@ -86,8 +87,8 @@ impl Object {
         for pack in self.table.packs.are_there(there) {
             call.pack(PackWant::Drop { pack });
         }
-        let lacks = |(_, place): &(&Key, &Place)| !self.table.packs.has(place);
-        let bad: Vec<Key> = self.table.places().filter(lacks).map(|(key, _)| key.clone()).collect();
+        let lacks = |(_, place): &(Key, &Place)| !self.table.packs.has(place);
+        let bad: Vec<Key> = self.table.places().filter(lacks).map(|(key, _)| key).collect();
         bad.iter().for_each(|key| self.was_kept_badly(key));
     }
 
@@ -109,7 +110,8 @@ impl Object {
         if !self.store.moving.is_reading && !self.store.moving.of.is_empty() {
             return self.pack_moved(call);
         }
-        if self.table.here >= self.settings.pack_bytes {
+        // Or so many small ones: they are records of the next checkpoint, each.
+        if self.table.here >= self.settings.pack_bytes || self.table.here_count >= 2 * PACK_ENTRIES {
             self.pack_some(call);
         }
     }
@@ -117,20 +119,20 @@ impl Object {
     /// What has waited longest.
     fn pack_some(&mut self, call: &mut Call) {
         let (mut parts, mut of, mut size) = (Vec::new(), Vec::new(), 0);
-        while let Some((key, serial)) = self.table.waiting.pop_front() {
-            let Some(entry) = self.table.get(&key).filter(|entry| entry.serial == serial) else { continue };
+        while let Some((slot, serial)) = self.table.waiting.pop_front() {
+            let Some(entry) = self.table.at(slot).filter(|entry| entry.serial == serial) else { continue };
             let Lies::Here(body) = &entry.body else { continue };
             // A bad one is not made to last.
-            if body.is_empty() || self.mending.is_bad(&key) {
+            if body.is_empty() || self.mending.is_bad(&self.table.key(slot)) {
                 continue;
             }
             let len = body.len() as u64;
-            if size > 0 && size + len > self.settings.pack_bytes {
-                self.table.waiting.push_front((key, serial));
+            if size > 0 && (size + len > self.settings.pack_bytes || of.len() >= PACK_ENTRIES) {
+                self.table.waiting.push_front((slot, serial));
                 break;
             }
             parts.extend(body.pieces().iter().map(|piece| piece.bytes.clone()));
-            of.push((key, serial, Place { pack: 0, from: size, parts: parts_of(body) }));
+            of.push((slot, serial, Place { pack: 0, from: size, parts: parts_of(body) }));
             size += len;
         }
         self.write_pack(call, parts, Packing { pack: 0, size, of, from: Vec::new(), gained: 0 });
@@ -139,11 +141,11 @@ impl Object {
     fn pack_moved(&mut self, call: &mut Call) {
         let Moving { from, of: moved, gained, .. } = std::mem::take(&mut self.store.moving);
         let (mut parts, mut of, mut size) = (Vec::new(), Vec::new(), 0);
-        for (key, serial, of_it, bytes) in moved {
+        for (slot, serial, of_it, bytes) in moved {
             let begins = size;
             size += bytes.len() as u64;
             parts.push(bytes);
-            of.push((key, serial, Place { pack: 0, from: begins, parts: of_it }));
+            of.push((slot, serial, Place { pack: 0, from: begins, parts: of_it }));
         }
         self.write_pack(call, parts, Packing { pack: 0, size, of, from, gained });
     }
@@ -164,7 +166,7 @@ impl Object {
     fn is_packed(&mut self, call: &mut Call, pack: u64) {
         let Some(Packing { size, of, .. }) = self.store.packing.take_if(|packing| packing.pack == pack) else { return };
         let of: Vec<Key> =
-            of.into_iter().filter_map(|(key, serial, place)| self.table.place(key, serial, place)).collect();
+            of.into_iter().filter_map(|(slot, serial, place)| self.table.place(slot, serial, place)).collect();
         self.table.packs.is_written(pack, size);
         self.append_places(call, &of);
         self.say_owed(call);
@@ -197,8 +199,8 @@ impl Object {
             return;
         };
         self.store.moving.gained += self.table.packs.size(pack);
-        for key in self.table.packs.keys(pack) {
-            let Some(entry) = self.table.get(&key) else { continue };
+        for slot in self.table.packs.slots(pack) {
+            let Some(entry) = self.table.at(slot) else { continue };
             let Lies::Packed(place) = &entry.body else { continue };
             if place.pack != pack {
                 continue;
@@ -213,14 +215,14 @@ impl Object {
             });
             let (serial, parts) = (entry.serial, place.parts.clone());
             if !is_right {
-                self.is_damaged(call, &key);
+                self.is_damaged(call, &self.table.key(slot));
                 continue;
             }
             // All that was read is not kept for what is left of it.
             let mine = Bytes::copy_from_slice(mine);
             self.store.moving.bytes += len as u64;
             self.store.moving.gained = self.store.moving.gained.saturating_sub(len as u64);
-            self.store.moving.of.push((key, serial, parts, mine));
+            self.store.moving.of.push((slot, serial, parts, mine));
         }
         if self.store.moving.of.is_empty() {
             self.store.moving = Moving::default();
@@ -339,23 +341,35 @@ impl Object {
         if !self.store.fetches.is_empty() {
             return;
         }
-        let mut from = self.store.checked.take();
-        if let Some((key, at)) = &from
-            && self.table.get(key).is_none_or(|entry| entry.body.piece_at(*at).is_none())
-        {
-            let next = self.table.place_behind(Some(key));
-            from = next.map(|key| (key.clone(), 0));
-        } else if from.is_none() {
-            from = self.table.place_behind(None).map(|key| (key.clone(), 0));
-        }
-        let Some((key, at)) = from else { return };
+        let from = self.store.checked.take();
+        let is_there = |(slot, at): &(Slot, usize)| {
+            let body = self.table.at(*slot).map(|entry| &entry.body);
+            body.is_some_and(|body| matches!(body, Lies::Packed(_)) && body.piece_at(*at).is_some())
+        };
+        let (slot, at) = match from.filter(is_there) {
+            Some(from) => from,
+            None => {
+                // What lies in no pack is passed over, so much of it in one turn.
+                let mut last = None;
+                let mut behind = self.table.range(from.map(|(slot, _)| slot)).take(WATCH_SCAN);
+                let found = behind.find(|(slot, entry)| {
+                    last = Some(*slot);
+                    matches!(entry.body, Lies::Packed(_))
+                });
+                let Some((slot, _)) = found else {
+                    self.store.checked = last.map(|slot| (slot, usize::MAX));
+                    return;
+                };
+                (slot, 0)
+            }
+        };
         let next = self
             .table
-            .get(&key)
+            .at(slot)
             .and_then(|entry| entry.body.piece_at(at))
             .map_or(usize::MAX, |(begins, found)| begins + found.len());
-        self.give(call, &key, at, Why::Check);
-        self.store.checked = Some((key, next));
+        self.give(call, &self.table.key(slot), at, Why::Check);
+        self.store.checked = Some((slot, next));
     }
 
     /// Where these lie now. With force: the packs they were in before go when it is safe.

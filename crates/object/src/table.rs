@@ -4,115 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use base::{NodeId, Ticket};
+use base::Ticket;
 use bytes::Bytes;
 use class::Used;
 
+use crate::graves::{Grave, Graves};
+use crate::held::{Held, Places};
 use crate::lies::{Lies, Place};
-use crate::limits::{ENTRY_BYTES, HOMES_MAX};
+use crate::limits::{ENTRY_BYTES, GRAVE_BYTES};
 use crate::map::bucket_of;
+use crate::names::{Names, Slot};
+use crate::order::Order;
 use crate::packs::Packs;
 use crate::{Id, Key, Stamp};
-
-/// A write, and where it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
-    pub stamp: Stamp,
-    /// All nodes that may have the object: they are told of this write until they have it.
-    pub homes: BTreeSet<NodeId>,
-    /// Those of them whose disks have this write together with at least these homes.
-    pub has: BTreeSet<NodeId>,
-    /// Homes whose copies were given up (odd), or wanted again (even): each turn is one more, and the highest counts. Others have none.
-    pub turns: BTreeMap<NodeId, u32>,
-}
-
-/// What a merge has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Merged {
-    Nothing,
-    /// More of the homes have it.
-    Has,
-    /// There are more homes: this node has to keep that before it says that it has the write.
-    Homes,
-}
-
-impl Held {
-    /// What somebody else says of the same write. `me` has all that is merged, as soon as its disk has.
-    pub fn merge(&mut self, me: NodeId, other: &Held) -> Merged {
-        // A peer may say that one of them is of a namespace with other rules: then they are the same by its word alone.
-        if !(self.stamp.is_same(&other.stamp) && other.stamp.is_same(&self.stamp)) {
-            return Merged::Nothing;
-        }
-        let before = (self.stamp, self.has.len());
-        let turned = self.turn_with(me, other);
-        // What somebody had at an earlier turn it may have given up since.
-        let has: BTreeSet<NodeId> =
-            other.has.iter().copied().filter(|node| other.turn(*node) == self.turn(*node)).collect();
-        // The same write came through several nodes; all keep the first version.
-        self.stamp.version = self.stamp.version.min(other.stamp.version);
-        if other.homes == self.homes {
-            self.has.extend(&has);
-        } else if !other.homes.is_subset(&self.homes) {
-            let knows_all = other.homes.is_superset(&self.homes);
-            self.homes.extend(&other.homes);
-            self.has = if knows_all { has } else { BTreeSet::new() };
-            self.has.insert(me);
-            return Merged::Homes;
-        }
-        if !turned && before == (self.stamp, self.has.len()) { Merged::Nothing } else { Merged::Has }
-    }
-
-    pub fn turn(&self, node: NodeId) -> u32 {
-        self.turns.get(&node).copied().unwrap_or(0)
-    }
-
-    /// Its copy of the object is given up: it is told of deletions, and counts for nothing else.
-    pub fn is_spare(&self, node: NodeId) -> bool {
-        !self.stamp.gone && self.turn(node) % 2 == 1
-    }
-
-    /// Takes a home's copy back into what counts, or gives it up. What is known of that node is of before. False: there is no room.
-    pub fn turn_over(&mut self, me: NodeId, node: NodeId) -> bool {
-        let may = self.turns.len() < HOMES_MAX || self.turns.contains_key(&node);
-        if may {
-            let turn = self.turns.entry(node).or_default();
-            *turn = turn.saturating_add(1);
-            if node != me {
-                self.has.remove(&node);
-            }
-        }
-        may
-    }
-
-    /// True if somebody knows of later turns.
-    fn turn_with(&mut self, me: NodeId, other: &Held) -> bool {
-        let mut turned = false;
-        for (node, turn) in &other.turns {
-            let may = self.turns.len() < HOMES_MAX || self.turns.contains_key(node);
-            if may && *turn > self.turn(*node) {
-                self.turns.insert(*node, *turn);
-                if *node != me {
-                    self.has.remove(node);
-                }
-                turned = true;
-            }
-        }
-        turned
-    }
-
-    /// More homes. True if there are any new ones; then nobody else is known to know of them.
-    pub fn add_homes(&mut self, me: NodeId, homes: impl IntoIterator<Item = NodeId>) -> bool {
-        let before = self.homes.len();
-        let room = HOMES_MAX.saturating_sub(before);
-        let new: Vec<NodeId> = homes.into_iter().filter(|home| !self.homes.contains(home)).take(room).collect();
-        self.homes.extend(new);
-        let grew = self.homes.len() > before;
-        if grew {
-            self.has = [me].into();
-        }
-        grew
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -128,7 +32,11 @@ pub(crate) struct Entry {
 
 #[derive(Default)]
 pub(crate) struct Table {
-    entries: BTreeMap<Key, Entry>,
+    names: Names,
+    entries: BTreeMap<Slot, Entry>,
+    /// Deletions about which nothing is left to do. None has an entry.
+    graves: Graves,
+    places: Places,
     /// Objects, without tombstones, by namespace and owner.
     owners: BTreeMap<(u32, Bytes), u64>,
     /// Their owners by bucket ([`bucket_of`]).
@@ -137,8 +45,10 @@ pub(crate) struct Table {
     pub moved: Option<Vec<(u32, Bytes)>>,
     /// What all of it takes, wherever it lies.
     pub bytes: u64,
-    /// Bytes of objects that are in memory.
+    /// Bytes of objects that are in memory, and how many of them are.
     pub here: u64,
+    pub here_count: usize,
+    /// Deletions, with those that are kept apart.
     pub tombstones: u64,
     /// Entries that were touched since a checkpoint was begun, if one is being made.
     pub changed: Option<BTreeSet<Key>>,
@@ -146,34 +56,66 @@ pub(crate) struct Table {
     used: BTreeMap<u32, Used>,
     pub packs: Packs,
     /// Entries whose bytes are to go into a pack, oldest first, with their serials. Some may be there no more.
-    pub waiting: VecDeque<(Key, u64)>,
+    pub waiting: VecDeque<(Slot, u64)>,
     serials: u64,
-    /// Entries by their serials, while somebody watches: what was taken last stands last.
-    order: Option<BTreeMap<u64, Key>>,
+    /// While somebody watches: what was taken last stands last.
+    order: Order,
     /// All deletions that were forgotten have this serial, or a lower one.
     pub forgotten: u64,
+    /// Entries and graves that were looked at: what a turn costs.
+    #[cfg(test)]
+    pub steps: std::cell::Cell<u64>,
+}
+
+/// What is told of something that was taken.
+pub(crate) struct Taken {
+    pub key: Key,
+    pub stamp: Stamp,
+    pub ticket: Ticket,
+    pub serial: u64,
 }
 
 impl Table {
     pub fn get(&self, key: &Key) -> Option<&Entry> {
-        self.entries.get(key)
+        self.at(self.names.slot(key)?)
+    }
+
+    pub fn at(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(&slot)
+    }
+
+    /// Of an entry that is there.
+    pub fn key(&self, slot: Slot) -> Key {
+        self.names.key(slot)
     }
 
     /// To change where it is. What it is changes by [`Table::insert`] alone.
     pub fn held_mut(&mut self, key: &Key) -> Option<(&mut Held, &mut Ticket)> {
         self.touch(key);
-        self.entries.get_mut(key).map(|entry| (&mut entry.held, &mut entry.ticket))
+        let entry = self.entries.get_mut(&self.names.slot(key)?)?;
+        Some((&mut entry.held, &mut entry.ticket))
+    }
+
+    /// Where an entry is has changed: it may be where others are.
+    pub fn share(&mut self, key: &Key) {
+        if let Some(entry) = self.names.slot(key).and_then(|slot| self.entries.get_mut(&slot)) {
+            self.places.share(&mut entry.held);
+        }
     }
 
     pub fn insert(&mut self, key: Key, entry: Entry) {
         let had = self.objects_of(key.ns, &key.owner) > 0;
+        // Its name is to stay when what is there goes.
+        let slot = self.names.take(&key);
         self.take_out(&key);
+        let key = self.names.key(slot);
         self.bytes += cost(&key, &entry);
         self.serials += 1;
-        let entry = Entry { serial: self.serials, ..entry };
-        self.lie(&key, &entry.body);
+        let mut entry = Entry { serial: self.serials, ..entry };
+        self.places.share(&mut entry.held);
+        self.lie(slot, &entry.body);
         if entry.body.here() > 0 {
-            self.wait(key.clone(), entry.serial);
+            self.wait(slot, entry.serial);
         }
         match entry.held.stamp.gone {
             true => self.tombstones += 1,
@@ -189,16 +131,100 @@ impl Table {
             }
         }
         self.has_moved(&key, had);
-        if let Some(order) = &mut self.order {
-            order.insert(entry.serial, key.clone());
-        }
-        self.entries.insert(key, entry);
+        self.order.insert(entry.serial, slot);
+        self.entries.insert(slot, entry);
     }
 
-    /// A deletion is not remembered any more.
-    pub fn forget(&mut self, key: &Key) {
-        self.forgotten = self.forgotten.max(self.get(key).map_or(0, |entry| entry.serial));
-        self.remove(key);
+    /// A deletion about which nothing is left to do goes to the others of its kind.
+    pub fn bury(&mut self, key: &Key, since: u32) {
+        let Some(slot) = self.names.slot(key) else { return };
+        let Some(entry) = self.entries.remove(&slot) else { return };
+        debug_assert!(entry.held.stamp.gone, "it is a deletion");
+        self.bytes -= cost(key, &entry);
+        let Entry { mut held, serial, .. } = entry;
+        self.places.share(&mut held);
+        let Stamp { version, once, .. } = held.stamp;
+        self.bury_as(Grave { slot, at: held.at().clone(), version, serial, since, once });
+    }
+
+    fn bury_as(&mut self, grave: Grave) {
+        self.bytes += GRAVE_BYTES;
+        self.graves.insert(grave);
+    }
+
+    /// As the log says that it was.
+    pub fn restore_grave(&mut self, key: &Key, mut held: Held, since: u32) {
+        let slot = self.names.take(key);
+        self.take_out(key);
+        self.serials += 1;
+        self.places.share(&mut held);
+        let Stamp { version, once, .. } = held.stamp;
+        self.tombstones += 1;
+        self.bury_as(Grave { slot, at: held.at().clone(), version, serial: self.serials, since, once });
+    }
+
+    /// Somebody asks about it, or there is something to do: it is an entry again. False: it is none of those.
+    pub fn exhume(&mut self, key: &Key) -> bool {
+        let grave = self.names.slot(key).and_then(|slot| self.graves.remove(slot));
+        grave.map(|grave| self.is_exhumed(grave)).is_some()
+    }
+
+    fn is_exhumed(&mut self, grave: Grave) -> Key {
+        let key = self.names.key(grave.slot);
+        // Whoever walks over all may be behind it.
+        self.touch(&key);
+        self.order.insert(grave.serial, grave.slot);
+        let body = Lies::Here(crate::Body::default());
+        let entry = Entry { held: grave.held(), body, set: 0, ticket: Ticket(0), serial: grave.serial };
+        self.bytes = self.bytes - GRAVE_BYTES + cost(&key, &entry);
+        self.entries.insert(grave.slot, entry);
+        key
+    }
+
+    /// Some of those that lie at these places are entries again ([`Graves::take`]).
+    pub fn exhume_some(
+        &mut self,
+        needs: &BTreeSet<usize>,
+        after: Option<Slot>,
+        most: usize,
+        looks: usize,
+    ) -> (Vec<Key>, Option<Slot>) {
+        self.count(looks.min(self.graves.len()));
+        let (graves, last) = self.graves.take(needs, after, most, looks);
+        (graves.into_iter().map(|grave| self.is_exhumed(grave)).collect(), last)
+    }
+
+    /// Deletions are not remembered any more: those whose time is over, the oldest if there are more than so many, and what `goes` says,
+    /// by namespace. Looks at so many. True: it has come round.
+    pub fn forget_some(&mut self, count: usize, most: usize, now_s: u32, goes: impl Fn(u32) -> bool) -> bool {
+        self.graves.bound(most, now_s);
+        let names = &self.names;
+        let swept = self.graves.sweep(count, now_s, |grave| goes(names.ns(grave.slot)));
+        self.count(swept.looked);
+        for grave in swept.graves {
+            // Nobody watches what was removed.
+            if !goes(self.names.ns(grave.slot)) {
+                self.forgotten = self.forgotten.max(grave.serial);
+            }
+            self.order.remove(grave.serial);
+            self.bytes -= GRAVE_BYTES;
+            self.tombstones -= 1;
+            self.names.release(grave.slot);
+        }
+        swept.is_round
+    }
+
+    /// Some deletions are to be forgotten.
+    pub fn has_old(&self, most: usize, now_s: u32) -> bool {
+        self.graves.len() > most || self.graves.has_over(now_s)
+    }
+
+    pub fn graves(&self) -> &Graves {
+        &self.graves
+    }
+
+    pub fn grave(&self, key: &Key) -> Option<&Grave> {
+        self.graves.get(self.names.slot(key)?)
     }
 
     /// Of what was taken last.
@@ -206,21 +232,48 @@ impl Table {
         self.serials
     }
 
-    /// Entries that were taken behind this one, in order. The first time all are walked over.
-    pub fn behind_serial(&mut self, serial: u64) -> impl DoubleEndedIterator<Item = (&Key, &Entry)> {
-        let entries = &self.entries;
-        let order = self.order.get_or_insert_with(|| {
-            let mut all: Vec<(u64, Key)> = entries.iter().map(|(key, entry)| (entry.serial, key.clone())).collect();
-            all.sort_unstable_by_key(|(serial, _)| *serial);
-            all.into_iter().collect()
-        });
-        let behind = order.range((Bound::Excluded(serial), Bound::Unbounded));
-        behind.filter_map(|(_, key)| Some((key, entries.get(key)?)))
+    /// What was taken behind this one, in order, if that is known already ([`Table::order_on`]).
+    pub fn behind_serial(&self, serial: u64) -> impl DoubleEndedIterator<Item = Taken> {
+        self.order.behind(serial).filter_map(|(serial, slot)| {
+            self.count(1);
+            let (stamp, ticket) = match self.entries.get(&slot) {
+                Some(entry) => (entry.held.stamp, entry.ticket),
+                None => (self.graves.get(slot)?.stamp(), Ticket(0)),
+            };
+            Some(Taken { key: self.names.key(slot), stamp, ticket, serial })
+        })
+    }
+
+    /// Somebody watches: has the order made, so many steps of it. True: it is whole.
+    pub fn order_on(&mut self, steps: usize) -> bool {
+        self.order.begin();
+        while let Some((phase, after)) = self.order.wants() {
+            let room = steps.saturating_sub(self.order.made_now());
+            if room == 0 {
+                return false;
+            }
+            let some: Vec<(u64, Slot)> = match phase {
+                false => {
+                    let behind =
+                        self.entries.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+                    behind.take(room).map(|(slot, entry)| (entry.serial, *slot)).collect()
+                }
+                true => self.graves.range(after).take(room).map(|grave| (grave.serial, grave.slot)).collect(),
+            };
+            self.count(some.len());
+            self.order.make(&some, some.len() < room);
+        }
+        true
     }
 
     /// Nobody watches any more.
     pub fn drop_order(&mut self) {
-        self.order = None;
+        self.order.drop();
+    }
+
+    /// What it took is given back, some at a time.
+    pub fn tend_order(&mut self, steps: usize) {
+        self.order.tend(steps);
     }
 
     pub fn remove(&mut self, key: &Key) {
@@ -239,12 +292,18 @@ impl Table {
 
     fn take_out(&mut self, key: &Key) {
         self.touch(key);
-        let Some(entry) = self.entries.remove(key) else { return };
-        if let Some(order) = &mut self.order {
-            order.remove(&entry.serial);
+        let Some(slot) = self.names.slot(key) else { return };
+        if let Some(grave) = self.graves.remove(slot) {
+            self.order.remove(grave.serial);
+            self.bytes -= GRAVE_BYTES;
+            self.tombstones -= 1;
+            return self.names.release(slot);
         }
+        let Some(entry) = self.entries.remove(&slot) else { return };
+        self.order.remove(entry.serial);
         self.bytes -= cost(key, &entry);
         self.lie_no_more(&entry.body);
+        self.names.release(slot);
         if entry.held.stamp.gone {
             self.tombstones -= 1;
             return;
@@ -275,74 +334,82 @@ impl Table {
         }
     }
 
-    fn wait(&mut self, key: Key, serial: u64) {
-        self.waiting.push_back((key, serial));
+    fn wait(&mut self, slot: Slot, serial: u64) {
+        self.waiting.push_back((slot, serial));
         // What is deleted before there is enough for a pack is not waited for.
-        if self.waiting.len() > 1024 + 2 * self.entries.len() {
+        if self.waiting.len() > 1024 + 2 * self.here_count {
             let mut waiting = std::mem::take(&mut self.waiting);
-            waiting.retain(|(key, of)| *of == serial || self.get(key).is_some_and(|entry| entry.serial == *of));
+            waiting.retain(|(slot, of)| *of == serial || self.at(*slot).is_some_and(|entry| entry.serial == *of));
             self.waiting = waiting;
         }
     }
 
-    fn lie(&mut self, key: &Key, body: &Lies) {
+    fn lie(&mut self, slot: Slot, body: &Lies) {
         self.here += body.here();
+        self.here_count += usize::from(body.here() > 0);
         if let Lies::Packed(place) = body {
-            self.packs.add(key, place);
+            self.packs.add(slot, place);
         }
     }
 
     fn lie_no_more(&mut self, body: &Lies) {
         self.here -= body.here();
+        self.here_count -= usize::from(body.here() > 0);
         if let Lies::Packed(place) = body {
             self.packs.release(place);
         }
     }
 
     /// From now on its bytes lie there, if they are still those.
-    pub fn place(&mut self, key: Key, serial: u64, place: Place) -> Option<Key> {
-        self.touch(&key);
-        let entry = self.entries.get_mut(&key).filter(|entry| entry.serial == serial)?;
+    pub fn place(&mut self, slot: Slot, serial: u64, place: Place) -> Option<Key> {
+        let entry = self.entries.get_mut(&slot).filter(|entry| entry.serial == serial)?;
         let (new, set) = (Lies::Packed(place), std::mem::take(&mut entry.set));
         debug_assert!(set == 0 || entry.body.is_in_pieces(), "a set is of pieces");
         let old = std::mem::replace(&mut entry.body, new.clone());
-        self.lie(&key, &new);
+        self.lie(slot, &new);
         self.lie_no_more(&old);
+        let key = self.names.key(slot);
+        self.touch(&key);
         Some(key)
     }
 
     /// Only where it is has changed, as the log says.
     pub fn hold(&mut self, key: &Key, held: Held) {
-        if let Some(entry) = self.entries.get_mut(key) {
+        if let Some(entry) = self.names.slot(key).and_then(|slot| self.entries.get_mut(&slot)) {
             entry.held = held;
+            self.places.share(&mut entry.held);
         }
     }
 
     /// All that lies in packs.
-    pub fn places(&self) -> impl Iterator<Item = (&Key, &Place)> {
-        self.entries.iter().filter_map(|(key, entry)| match &entry.body {
-            Lies::Packed(place) => Some((key, place)),
+    pub fn places(&self) -> impl Iterator<Item = (Key, &Place)> {
+        self.entries.iter().filter_map(|(slot, entry)| match &entry.body {
+            Lies::Packed(place) => Some((self.names.key(*slot), place)),
             Lies::Here(_) => None,
         })
     }
 
-    /// The first that lies in a pack behind this one.
-    pub fn place_behind(&self, key: Option<&Key>) -> Option<&Key> {
-        self.range(key).find(|(_, entry)| matches!(entry.body, Lies::Packed(_))).map(|(key, _)| key)
-    }
-
+    /// Entries: objects, and deletions about which something is left to do.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Entries behind a key, or all, in order.
-    pub fn range(&self, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Entry)> {
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
-        self.entries.range((from, Bound::Unbounded))
+    /// Deletions about which something is left to do.
+    pub fn unsettled(&self) -> usize {
+        self.tombstones as usize - self.graves.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
-        self.entries.iter()
+    pub fn objects(&self) -> usize {
+        self.len() - self.unsettled()
+    }
+
+    /// Entries behind a slot, or all, in order.
+    pub fn range(&self, after: Option<Slot>) -> impl Iterator<Item = (Slot, &Entry)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range((from, Bound::Unbounded)).map(|(slot, entry)| {
+            self.count(1);
+            (*slot, entry)
+        })
     }
 
     /// Objects of a namespace that are here.
@@ -371,16 +438,25 @@ impl Table {
             .map(|key| &key.1)
     }
 
-    /// What there is of an owner behind an id, tombstones too, in order.
-    pub fn behind<'a>(&'a self, ns: u32, owner: &'a Bytes, after: Option<Id>) -> impl Iterator<Item = (Id, &'a Entry)> {
-        let key = |id| Key { ns, owner: owner.clone(), id };
-        let from = match after {
-            None => Bound::Included(key(Id::default())),
-            Some(id) => Bound::Excluded(key(id)),
-        };
-        let of_owner = move |(key, _): &(&Key, &Entry)| key.ns == ns && key.owner == *owner;
-        self.entries.range((from, Bound::Unbounded)).take_while(of_owner).map(|(key, entry)| (key.id, entry))
+    /// Entries of an owner behind an id, deletions too about which something is left to do, in order.
+    pub fn behind(&self, ns: u32, owner: &Bytes, after: Option<Id>) -> impl Iterator<Item = (Id, &Entry)> {
+        let of = self.names.number(ns, owner);
+        let slot = move |owner| Slot { owner, id: after.unwrap_or_default() };
+        let behind = of.map(slot).map(|from| {
+            let from = if after.is_some() { Bound::Excluded(from) } else { Bound::Included(from) };
+            self.entries.range((from, Bound::Unbounded)).take_while(move |(slot, _)| Some(slot.owner) == of)
+        });
+        behind.into_iter().flatten().map(|(slot, entry)| (slot.id, entry))
     }
+
+    #[cfg(test)]
+    fn count(&self, steps: usize) {
+        self.steps.set(self.steps.get() + steps as u64);
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests count what a turn looks at")]
+    fn count(&self, _: usize) {}
 }
 
 fn cost(key: &Key, entry: &Entry) -> u64 {
@@ -389,67 +465,14 @@ fn cost(key: &Key, entry: &Entry) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use class::Version;
-
     use super::*;
+    use crate::held::tests::held;
 
     /// An object of an owner in namespace 1.
     pub(crate) fn put(table: &mut Table, owner: &Bytes, n: u8) {
         let body = Lies::Here(Bytes::from_static(b"x").into());
         let entry = Entry { held: held(&[1], &[1]), body, set: 0, ticket: Ticket(0), serial: 0 };
         table.insert(Key { ns: 1, owner: owner.clone(), id: Id([n; 16]) }, entry);
-    }
-
-    fn held(homes: &[u64], has: &[u64]) -> Held {
-        let of = |nodes: &[u64]| nodes.iter().map(|n| NodeId(*n)).collect();
-        let stamp = Stamp { version: Version::default(), once: true, gone: false, sum: 1, size: 1 };
-        Held { stamp, homes: of(homes), has: of(has), turns: BTreeMap::new() }
-    }
-
-    #[test]
-    fn two_writes_that_a_peer_calls_one_stay_two() {
-        let me = NodeId(1);
-        let mut mine = held(&[1, 2], &[1]);
-        let mut lie = held(&[1, 2, 3], &[3]);
-        (lie.stamp.once, lie.stamp.sum) = (false, 7);
-        assert!(lie.stamp.is_same(&mine.stamp) && !mine.stamp.is_same(&lie.stamp));
-        assert_eq!((mine.merge(me, &lie), mine.homes.len()), (Merged::Nothing, 2));
-    }
-
-    #[test]
-    fn a_copy_that_was_given_up_counts_only_when_it_is_there_again() {
-        let (me, other) = (NodeId(1), NodeId(2));
-        let before = held(&[1, 2, 3], &[1, 2, 3]);
-        let mut mine = before.clone();
-        assert!(mine.turn_over(me, other) && mine.is_spare(other));
-        assert_eq!(mine.merge(me, &before), Merged::Nothing, "it had it, a turn ago");
-        assert_eq!(mine.has, [1, 3].map(NodeId).into());
-        let mut third = before.clone();
-        assert_eq!(third.merge(NodeId(3), &mine), Merged::Has);
-        assert_eq!((third.is_spare(other), third.has.contains(&other)), (true, false));
-        // It is wanted again, and has it again.
-        assert!(mine.turn_over(me, other) && !mine.is_spare(other) && !mine.has.contains(&other));
-        assert_eq!(mine.merge(me, &third), Merged::Nothing);
-        let mut again = mine.clone();
-        again.has.insert(other);
-        assert_eq!(mine.merge(me, &again), Merged::Has);
-        assert!(mine.has.contains(&other));
-    }
-
-    #[test]
-    fn who_has_a_write_counts_only_with_all_its_homes() {
-        for (mine, other, becomes, changed) in [
-            ((&[1, 2][..], &[1][..]), (&[1, 2][..], &[2][..]), (&[1, 2][..], &[1, 2][..]), Merged::Has),
-            ((&[1, 2], &[1, 2]), (&[1, 2], &[2]), (&[1, 2], &[1, 2]), Merged::Nothing),
-            // 2 said that it has it when it knew of fewer homes: that does not count any more.
-            ((&[1, 2], &[1, 2]), (&[1, 2, 3], &[3]), (&[1, 2, 3], &[1, 3]), Merged::Homes),
-            ((&[1, 2, 3], &[1]), (&[1, 2], &[1, 2]), (&[1, 2, 3], &[1]), Merged::Nothing),
-            ((&[1, 2], &[1, 2]), (&[1, 3], &[1, 3]), (&[1, 2, 3], &[1]), Merged::Homes),
-        ] {
-            let mut merged = held(mine.0, mine.1);
-            assert_eq!(merged.merge(NodeId(1), &held(other.0, other.1)), changed, "{mine:?} {other:?}");
-            assert_eq!(merged, held(becomes.0, becomes.1), "{mine:?} {other:?}");
-        }
     }
 
     #[test]
@@ -472,7 +495,7 @@ pub(crate) mod tests {
         assert_eq!(table.used(1), Used { keys: 5, bytes: 2 * 4 + 3 * 5 });
         let ids: Vec<u8> = table.behind(1, &owner, Some(Id([1; 16]))).map(|(id, _)| id.0[0]).collect();
         assert_eq!(ids, [2, 3]);
-        let all: Vec<Key> = table.iter().map(|(key, _)| key.clone()).collect();
+        let all: Vec<Key> = table.range(None).map(|(slot, _)| table.key(slot)).collect();
         all.iter().for_each(|key| table.remove(key));
         assert_eq!((table.bytes, table.tombstones, table.owners.len(), table.used(1)), (0, 0, 0, Used::default()));
         assert!(table.buckets.is_empty());

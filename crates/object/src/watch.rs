@@ -13,11 +13,12 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::asker::{Ended, Goal, Look, Running};
+use crate::held::Held;
 use crate::limits::{
-    CURSOR_NODES_MAX, LOOK_LONG, OWNER_BYTES_MAX, WATCH_AWAY_MS_NEWEST, WATCH_AWAY_MS_ONCE, WATCH_EVERY, WATCH_GATHER,
-    WATCH_HOLD, WATCH_ITEMS, WATCH_ORDER_KEPT, WATCH_SCAN, WATCHERS_MAX,
+    CURSOR_NODES_MAX, LOOK_LONG, ORDER_ENTRIES, OWNER_BYTES_MAX, SAVE_ENTRIES, WALK_EVERY, WATCH_AWAY_MS_NEWEST,
+    WATCH_AWAY_MS_ONCE, WATCH_EVERY, WATCH_GATHER, WATCH_HOLD, WATCH_ITEMS, WATCH_ORDER_KEPT, WATCH_SCAN, WATCHERS_MAX,
 };
-use crate::table::Held;
+use crate::table::Taken;
 use crate::wire::{self, ChangedMessage, ChangesMessage, CursorMessage, UptoMessage, WatchMessage, What};
 use crate::{Call, Change, Changes, Id, Key, Object, Reply, Stamp, Writes};
 
@@ -49,6 +50,8 @@ pub(crate) struct Changed {
 #[derive(Default)]
 pub(crate) struct Watchers {
     waiting: BTreeMap<(NodeId, u64), Waiting>,
+    /// Those who asked while the order was being made, with their questions.
+    early: BTreeMap<(NodeId, u64), (u64, WatchMessage)>,
     /// What there was when they were looked at last.
     seen: (u64, Ticket),
     /// Something has changed since: they are looked at then.
@@ -73,6 +76,7 @@ impl Watchers {
 
     pub fn lose(&mut self, peer: NodeId) {
         self.waiting.retain(|(from, _), _| *from != peer);
+        self.early.retain(|(from, _), _| *from != peer);
     }
 }
 
@@ -193,13 +197,21 @@ impl Object {
 /// As one that has objects.
 impl Object {
     pub(crate) fn watched(&mut self, call: &mut Call, from: NodeId, id: u64, watch: WatchMessage) -> Option<()> {
-        let WatchMessage { ns, prefix, by, after, hold_ms } = watch;
-        if prefix.len() > OWNER_BYTES_MAX {
+        if watch.prefix.len() > OWNER_BYTES_MAX {
             return None;
         }
         self.watchers.order_until = Some(call.now + WATCH_ORDER_KEPT);
-        let place = (from, by);
+        let place = (from, watch.by);
         self.watchers.waiting.remove(&place);
+        // What there is is looked through for the first one who asks, some of it in each turn.
+        if !self.watchers.early.is_empty() || !self.table.order_on(ORDER_ENTRIES) {
+            if self.watchers.early.len() < WATCHERS_MAX {
+                self.watchers.early.insert(place, (id, watch));
+            }
+            self.watchers.next.get_or_insert(call.now + WALK_EVERY);
+            return Some(());
+        }
+        let WatchMessage { ns, prefix, after, hold_ms, .. } = watch;
         let Some(after) = after else {
             let upto = self.safe_serial();
             self.tell_changes(call, from, id, upto, ChangesMessage::default());
@@ -239,24 +251,24 @@ impl Object {
     /// All up to here is on the disk.
     fn safe_serial(&mut self) -> u64 {
         let (log, last) = (&self.log, self.table.last_serial());
-        let unsafe_ones = self.table.behind_serial(0).rev().take_while(|(_, entry)| !log.is_safe(entry.ticket));
-        unsafe_ones.last().map_or(last, |(_, entry)| entry.serial - 1)
+        let unsafe_ones = self.table.behind_serial(0).rev().take_while(|taken| !log.is_safe(taken.ticket));
+        unsafe_ones.last().map_or(last, |taken| taken.serial - 1)
     }
 
     /// As many as go into one answer, and how far that is.
     fn changes_behind(&mut self, ns: u32, prefix: &Bytes, serial: u64) -> (u64, ChangesMessage) {
         let (mut upto, mut told) = (serial, ChangesMessage::default());
-        for (looked, (key, entry)) in self.table.behind_serial(serial).enumerate() {
-            if !self.log.is_safe(entry.ticket) {
+        for (looked, Taken { key, stamp, ticket, serial }) in self.table.behind_serial(serial).enumerate() {
+            if !self.log.is_safe(ticket) {
                 break;
             }
             if looked >= WATCH_SCAN || told.items.len() >= WATCH_ITEMS {
                 told.more = true;
                 break;
             }
-            upto = entry.serial;
+            upto = serial;
             if key.ns == ns && key.owner.starts_with(prefix) {
-                let held = Held { homes: Default::default(), has: Default::default(), ..entry.held.clone() };
+                let held = Held::bare(stamp);
                 let id = Bytes::copy_from_slice(&key.id.0);
                 told.items.push(ChangedMessage { owner: key.owner.clone(), id, held: Some((&held).into()) });
             }
@@ -272,6 +284,18 @@ impl Object {
 
     /// Those who wait are told what has changed, and when their time is over.
     pub(crate) fn tell_watchers(&mut self, call: &mut Call) {
+        if !self.watchers.early.is_empty() && self.watchers.next.is_none_or(|next| call.now >= next) {
+            self.watchers.next = Some(call.now + WALK_EVERY);
+            if !self.table.order_on(ORDER_ENTRIES) {
+                return;
+            }
+            for ((from, _), (id, watch)) in std::mem::take(&mut self.watchers.early) {
+                self.watched(call, from, id, watch);
+            }
+        }
+        if !self.watchers.early.is_empty() {
+            return;
+        }
         let is = (self.table.last_serial(), self.log.safe());
         if self.watchers.waiting.is_empty() {
             self.watchers.next = None;
@@ -301,9 +325,11 @@ impl Object {
         if self.watchers.waiting.values().any(|waiting| call.now >= waiting.until) {
             self.watchers.next = Some(call.now);
         }
-        if self.watchers.order_until.take_if(|until| call.now >= *until && self.watchers.waiting.is_empty()).is_some() {
+        let is_idle = &(self.watchers.waiting.is_empty() && self.watchers.early.is_empty());
+        if self.watchers.order_until.take_if(|until| call.now >= *until && *is_idle).is_some() {
             self.table.drop_order();
         }
+        self.table.tend_order(SAVE_ENTRIES);
     }
 }
 

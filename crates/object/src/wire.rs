@@ -10,10 +10,10 @@ use prost::{Message, Oneof};
 
 use crate::body::Piece;
 use crate::directory::{self, Known, Tenure, Told, Wanted};
+use crate::held::{At, Held};
 use crate::lies::{Part, Place};
 use crate::limits::{FEED_ITEMS, HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX, PIECES_MAX};
 use crate::map::BUCKETS;
-use crate::table::Held;
 use crate::{Id, Key, Stamp};
 
 /// A frame's head.
@@ -504,8 +504,9 @@ fn nodes(numbers: Vec<u64>) -> Option<BTreeSet<NodeId>> {
 }
 
 impl From<&Held> for HeldMessage {
-    fn from(Held { stamp, homes, has, turns }: &Held) -> Self {
-        let Stamp { version: Version { ms, counter, node }, once, gone, sum, size } = *stamp;
+    fn from(held: &Held) -> Self {
+        let Stamp { version: Version { ms, counter, node }, once, gone, sum, size } = held.stamp;
+        let At { homes, has, turns } = &**held;
         let (homes, has) = (numbers(homes), numbers(has));
         let (turned, turns) = turns.iter().map(|(node, turn)| (node.0, *turn)).unzip();
         Self { ms, counter, node: node.0, once, gone, sum, size, homes, has, turned, turns }
@@ -519,7 +520,7 @@ impl HeldMessage {
         let is_sound = size as usize <= OBJECT_BYTES_MAX && (!gone || (sum, size) == (0, 0));
         let fits = is_sound && turned.len() == turns.len() && turned.len() <= HOMES_MAX;
         let turns = turned.into_iter().map(NodeId).zip(turns).collect();
-        fits.then_some(Held { stamp, homes: nodes(homes)?, has: nodes(has)?, turns })
+        fits.then_some(Held::new(stamp, At { homes: nodes(homes)?, has: nodes(has)?, turns }))
     }
 }
 
@@ -690,7 +691,8 @@ mod tests {
     fn logged(body: Option<&'static [u8]>) -> Logged {
         let version = Version { ms: 1000, counter: 2, node: NodeId(3) };
         let stamp = Stamp { version, once: true, gone: false, sum: 0x0102_0304, size: 5 };
-        let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into(), turns: [].into() };
+        let at = At { homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into(), turns: [].into() };
+        let held = Held::new(stamp, at);
         let key = Key { ns: 7, owner: Bytes::from_static(b"ann"), id: Id([9; 16]) };
         Logged { key, held, body: body.map(Bytes::from_static), set: 0, place: None, dropped: false }
     }
@@ -715,7 +717,7 @@ mod tests {
 
     #[test]
     fn an_entry_in_a_pack_has_these_bytes_in_the_log() {
-        let parts = [Part { len: 3, sum: 0x0a0b_0c0d }, Part { len: 2, sum: 7 }].into();
+        let parts = [Part { len: 3, sum: 0x0a0b_0c0d }, Part { len: 2, sum: 7 }].into_iter().collect();
         let logged = Logged { place: Some(Place { pack: 9, from: 300, parts }), ..logged(None) };
         let record = Bytes::from(logged.record());
         let hex: String = record.iter().map(|byte| format!("{byte:02x}")).collect();

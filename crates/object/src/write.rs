@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::choose::{Candidate, choose};
+use crate::held::{At, Held};
 use crate::limits::{HOMES_MAX, SILENT_FOR};
 use crate::ship::{Cargo, Cause};
-use crate::table::Held;
 use crate::wire::{PutMessage, Took, Verdict, What};
 use crate::{Body, Call, Object, Reply, Stamp, Writes};
 
@@ -68,7 +68,7 @@ impl Write {
     }
 
     fn held(&self, has: BTreeSet<NodeId>) -> Held {
-        Held { stamp: self.stamp, homes: self.homes.clone(), has, turns: self.turns.clone() }
+        Held::new(self.stamp, At { homes: self.homes.clone(), has, turns: self.turns.clone() })
     }
 
     fn kept(&self) -> usize {
@@ -113,12 +113,12 @@ impl Object {
             }
         };
         let homes: BTreeSet<NodeId> = homes.into_iter().filter(|home| self.is_node(*home)).take(HOMES_MAX).collect();
-        let mut known = Held { stamp, homes: homes.clone(), has: BTreeSet::new(), turns: BTreeMap::new() };
+        let mut known = Held::new(stamp, At { homes: homes.clone(), ..At::default() });
         let same = op.held().filter(|(_, held)| held.stamp.is_same(&stamp));
         same.for_each(|(_, held)| {
             known.merge(self.me, held);
         });
-        let turns = known.turns;
+        let turns = known.turns.clone();
         let waits_for_all = best.is_some_and(|best| !best.is_same(&stamp)) || stamp.gone;
         op.step = Step::Write(Write { stamp, body, homes, turns, asked: BTreeMap::new(), waits_for_all });
         None
@@ -274,7 +274,7 @@ impl Running {
             // What stands above it is as good: that came later.
             Verdict::Kept | Verdict::Newer => {
                 let same = held.filter(|held| held.stamp.is_same(&write.stamp));
-                Asked::Kept { homes: same.map(|held| held.homes).unwrap_or_default() }
+                Asked::Kept { homes: same.map(|held| held.homes.clone()).unwrap_or_default() }
             }
             Verdict::Full | Verdict::Ahead => Asked::Refused,
         };

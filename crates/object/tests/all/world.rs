@@ -88,9 +88,9 @@ impl World {
         Self::with(seed, nodes, Settings { directories_from: 2, ..Settings::default() })
     }
 
-    /// One in which so few bytes are a pack, and checkpoints come all the time.
+    /// One in which so few bytes are a pack, checkpoints come all the time, and no turn looks at more than some entries.
     pub fn packed(pack_bytes: u64) -> Settings {
-        Settings { pack_bytes, waste_bytes: 0, save_entries: 3, ..Settings::default() }
+        Settings { pack_bytes, waste_bytes: 0, save_entries: 3, walk_entries: 3, ..Settings::default() }
     }
 
     pub fn with(seed: u64, nodes: u64, settings: Settings) -> Self {

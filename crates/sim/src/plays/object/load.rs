@@ -26,6 +26,8 @@ const LISTED_MAX: usize = 100_000;
 const DIRECTORIES_FROM: usize = 2;
 const PACK_BYTES: u64 = 256 << 10;
 const WASTE_BYTES: u64 = 128 << 10;
+/// Looks at all entries take several turns, as they do where there are many.
+const WALK_ENTRIES: usize = 16;
 
 /// Whether this seed's clients use the class.
 pub fn is_in(seed: u64) -> bool {
@@ -36,6 +38,7 @@ pub fn is_in(seed: u64) -> bool {
 pub fn settings(settings: &mut Settings) {
     (settings.object.pack_bytes, settings.object.waste_bytes) = (PACK_BYTES, WASTE_BYTES);
     settings.object.directories_from = DIRECTORIES_FROM;
+    settings.object.walk_entries = WALK_ENTRIES;
 }
 
 /// Of an object, from 1 on in the order in which they were first put.
