@@ -104,6 +104,11 @@ impl<'a> Letter<'a> {
         ObjectId(id)
     }
 
+    /// Those that are kept, for a notice about it.
+    pub fn fields(&self) -> Vec<u8> {
+        self.kept.concat()
+    }
+
     /// What is stored for one recipient: fields, and behind them the text as it came, of which there is one for all.
     pub fn stored(&self, envelope: &Envelope, to: &Address, id: ObjectId, stamp: &Stamp<'_>) -> [Bytes; 2] {
         let from = envelope.from.as_ref().map_or(String::new(), ToString::to_string);
@@ -166,7 +171,7 @@ fn is_by(value: &[u8], host: &str) -> bool {
 }
 
 /// As RFC 5322 writes it, in UTC: `Thu, 26 Nov 2026 13:16:12 +0000`.
-fn date(at: SystemTime) -> String {
+pub fn date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the leap day is the last one. Hinnant, "chrono-compatible low-level date
@@ -191,7 +196,8 @@ mod tests {
 
     fn envelope(from: &str, message: &[u8]) -> Envelope {
         let (hello, protocol) = ("me.example".to_owned(), "ESMTP");
-        Envelope { from: Address::parse(from), to: vec![], message: message.to_vec().into(), hello, protocol }
+        let message = message.to_vec().into();
+        Envelope { from: Address::parse(from), to: vec![], message, hello, protocol, envid: None }
     }
 
     fn stored(message: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! Mail as a built-in service: SMTP and LMTP in, POP3 out. Messages are objects of the mailbox's owner, so what was
 //! answered `250` is on the disks of two nodes and is read through any other; accounts are values of class `linear`.
-//! It sends nothing on and sends nothing back: who has no mailbox here is refused while its sender still listens.
+//! It sends nothing on and sends nothing back: who has no mailbox here is refused while its sender still listens. A sender who has one
+//! is told that mail was delivered, if that was asked for (`notice.rs`).
 //!
 //! - `smtp/`, `pop/`: the protocols, as machines that know no socket and no clock. `lines.rs`, `address.rs`: what they read.
 //! - `letter.rs`: a message as it is stored, and its id.
@@ -16,6 +17,7 @@ mod doors;
 mod letter;
 pub mod limits;
 mod lines;
+mod notice;
 mod pop;
 mod post;
 mod smtp;

@@ -29,6 +29,10 @@ pub const RECEIVED_MAX: usize = 50;
 /// The fields of a message together, bytes.
 pub const FIELDS_BYTES_MAX: usize = 256 << 10;
 
+/// What a message, and what one of its recipients, is called in notices, bytes as they come (RFC 3461 4.4, 4.2).
+pub const ENVID_BYTES_MAX: usize = 100;
+pub const ORCPT_BYTES_MAX: usize = 500;
+
 /// Local part and whole address, bytes (RFC 5321 4.5.3.1).
 pub const LOCAL_BYTES_MAX: usize = 64;
 pub const ADDRESS_BYTES_MAX: usize = 254;

@@ -17,6 +17,7 @@ use crate::auth::password;
 use crate::check::{Checked, Checks};
 use crate::letter::{self, Letter, Stamp};
 use crate::limits::*;
+use crate::notice::Notice;
 use crate::pop::{Entry, Refused};
 use crate::smtp::{Delivered, Envelope, Recipient};
 use crate::store::{Account, Accounts, Ahead, Mailboxes, Turn, Turns};
@@ -110,7 +111,32 @@ impl Post {
                 }
             }
         });
-        join_all(each).await
+        let ends = join_all(each).await;
+        // Who is on this host, or hands on what it has taken, says who the sender is. Anybody else may name anybody.
+        let is_known = peer.is_some_and(|peer| peer.is_loopback()) || envelope.protocol.contains("LMTP");
+        if is_known || checked.is_of_sender {
+            self.give_notice(envelope, &letter, &ends, stamp.at).await;
+        }
+        ends
+    }
+
+    /// Tells a sender who has a mailbox here, and asked for it, that a message was delivered: one notice for all its recipients, and one
+    /// if it comes again. If that fails the message is delivered all the same.
+    async fn give_notice(&self, envelope: &Envelope, letter: &Letter<'_>, ends: &[Delivered], at: SystemTime) {
+        let both = envelope.to.iter().zip(ends);
+        let asked = both.filter(|(target, end)| target.report.success && **end == Delivered::Stored);
+        let delivered: Vec<_> = asked.map(|(target, _)| target).collect();
+        let Some(sender) = envelope.from.as_ref().filter(|_| !delivered.is_empty()) else { return };
+        let Recipient::Here(mailboxes) = self.recipient(sender).await else { return };
+        for mailbox in mailboxes {
+            let id = letter.id(&format!("notice {mailbox}"), &envelope.message);
+            let envid = envelope.envid.as_deref();
+            let notice = Notice { host: &self.host, id, at, sender, envid, delivered: &delivered };
+            let text = [notice.text(letter).into(), bytes::Bytes::new()];
+            if self.mailboxes.put(&mailbox, id, text).await != Delivered::Stored {
+                tracing::info!(mailbox, "a notice of delivery was not stored");
+            }
+        }
     }
 
     /// Lets somebody in: who it is, and what is in the mailbox.
@@ -275,9 +301,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let account = serde_json::json!({"password": password::hash("p").unwrap()}).to_string();
+        let whose = serde_json::json!({"values": [{"value": account, "version": 7}, null, null, null]}).to_string();
         tokio::spawn(async move {
             loop {
-                let (asked, account) = (Arc::clone(&asked), account.clone());
+                let (asked, account, whose) = (Arc::clone(&asked), account.clone(), whose.clone());
                 let mut stream = BufReader::new(listener.accept().await.unwrap().0);
                 tokio::spawn(async move {
                     loop {
@@ -301,12 +328,16 @@ mod tests {
                         let name = path.rsplit('/').next().unwrap();
                         let (what, body) = match path {
                             _ if path.contains("/keys/user") => ("account", account.clone()),
+                            _ if path.contains("/ns/a/") => ("whose", whose.clone()),
                             _ if path.contains("limit=") => ("list", listed()),
+                            _ if first.starts_with("PUT ") => (name, String::new()),
                             _ if path.contains("/objects/") => (name, "a letter".to_owned()),
                             _ => ("guesses", r#"{"values": [null]}"#.to_owned()),
                         };
                         asked.lock().unwrap().push(what.to_owned());
-                        let head = format!("HTTP/1.1 200 OK\r\netag: \"7\"\r\ncontent-length: {}\r\n\r\n", body.len());
+                        let status = if body.is_empty() { "204 No Content" } else { "200 OK" };
+                        let fields = format!("etag: \"7\"\r\ncoppice-copies: 2\r\ncontent-length: {}", body.len());
+                        let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n");
                         stream.write_all((head + &body).as_bytes()).await.unwrap();
                     }
                 });
@@ -368,6 +399,48 @@ mod tests {
         assert_eq!((1..=9).map(seen).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 0, 1], "the eighth is too large");
         drop(login);
         assert_eq!(post.ahead.available_permits(), AHEAD_OF_ALL);
+    }
+
+    #[tokio::test]
+    async fn a_sender_with_a_mailbox_is_told_of_delivery_and_nobody_who_may_be_another() {
+        use crate::smtp::{Report, Target};
+        let target = |success| {
+            let report = Report { success, original: None };
+            Target { address: Address::parse("a@b").unwrap(), mailboxes: vec!["a@b".into()], report }
+        };
+        let letter = |from: Option<&str>, protocol, success| Envelope {
+            from: from.and_then(Address::parse),
+            to: vec![target(success), target(false)],
+            message: "Message-ID: <1>\r\n\r\n".into(),
+            hello: "me".into(),
+            protocol,
+            envid: None,
+        };
+        let (here, out) = (Some([127, 0, 0, 1].into()), Some([192, 0, 2, 1].into()));
+        for (envelope, peer, notices) in [
+            (letter(Some("a@b"), "ESMTP", true), here, 1),
+            (letter(Some("a@b"), "LMTP", true), out, 1),
+            (letter(Some("a@b"), "ESMTP", false), here, 0),
+            (letter(None, "ESMTP", true), here, 0),
+            // Anybody may say that they are somebody here: those are not written to.
+            (letter(Some("a@b"), "ESMTP", true), out, 0),
+        ] {
+            let asked = Arc::default();
+            let post = post(&asked).await;
+            assert_eq!(post.deliver(&envelope, peer).await, [Delivered::Stored, Delivered::Stored]);
+            let letter = Letter::of(&envelope.message, "mx.example").unwrap();
+            let (mail, notice) = ("a@b", "notice a@b");
+            let stored = |mailbox: &str| {
+                let id = letter.id(mailbox, &envelope.message).to_string();
+                asked.lock().unwrap().iter().filter(|what| **what == id).count()
+            };
+            assert_eq!(
+                (stored(mail), stored(notice)),
+                (2, notices),
+                "{envelope:?} {peer:?}: {:?}",
+                asked.lock().unwrap()
+            );
+        }
     }
 
     #[tokio::test]

@@ -42,12 +42,14 @@ pub struct Checked {
     pub results: String,
     /// It is not to be taken.
     pub is_refused: bool,
+    /// The owner of its sender's domain has it sent from there, so what comes back to the sender comes to who sent it.
+    pub is_of_sender: bool,
 }
 
 impl Checked {
     /// Of one that was not looked at.
     pub fn not() -> Self {
-        Self { results: " none".to_owned(), is_refused: false }
+        Self { results: " none".to_owned(), is_refused: false, is_of_sender: false }
     }
 }
 
@@ -81,10 +83,12 @@ impl Checks {
         };
         let Ok(found) = timeout(CHECK_TIME_MAX, judged).await else {
             let results = " spf=temperror; dkim=temperror; dmarc=temperror".to_owned();
-            return Checked { results, is_refused: false };
+            return Checked { results, ..Checked::not() };
         };
         let is_refused = self.refuses && found.dmarc.verdict == Verdict::Fail && found.dmarc.wish == Wish::Reject;
-        Checked { results: found.to_string(), is_refused }
+        let passes = |(spf, what, _): &(Spf, &str, String)| *spf == Spf::Pass && *what == "mailfrom";
+        let is_of_sender = found.spf.as_ref().is_some_and(passes);
+        Checked { results: found.to_string(), is_refused, is_of_sender }
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
     fn envelope(from: &str, message: &str) -> Envelope {
         let message = message.replace('\n', "\r\n").into();
         let (hello, protocol) = ("mx.sender.test".to_owned(), "ESMTP");
-        Envelope { from: Address::parse(from), to: vec![], message, hello, protocol }
+        Envelope { from: Address::parse(from), to: vec![], message, hello, protocol, envid: None }
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use crate::limits::*;
 pub enum Command {
     Hello { kind: Hello, name: String },
     Mail { from: Option<Address>, wishes: Wishes },
-    Recipient(Address),
+    Recipient { to: Address, report: Report },
     Data,
     Chunk { bytes: u64, last: bool },
     Reset,
@@ -27,11 +27,22 @@ pub enum Hello {
 }
 
 /// What `MAIL` says besides the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wishes {
     /// As its client counts.
     pub bytes: u64,
     pub utf8: bool,
+    /// What notices are to call the message (`ENVID`, RFC 3461), in plain letters. Which part of it they are to have (`RET`) counts where
+    /// mail could not be delivered alone, and of that nothing is told from here: it is refused while its client is there.
+    pub envid: Option<String>,
+}
+
+/// What is to be told of a recipient (RFC 3461). Of failures and of mail that is late there is nothing to tell: what was taken is there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    pub success: bool,
+    /// What its sender called the recipient: a kind, and an address of that kind.
+    pub original: Option<String>,
 }
 
 /// One reply: a code, the code of RFC 3463, and words.
@@ -125,8 +136,13 @@ fn mail(rest: &str) -> Result<Command, Reply> {
     let wrong = || syntax("MAIL FROM:<address> is how it begins");
     let (from, rest) = address::path(after(rest, "FROM:").ok_or_else(wrong)?)
         .ok_or_else(|| Reply::new(553, "5.1.7", "the sender is no address: <user@host.example>, or <>"))?;
-    let mut wishes = Wishes::default();
+    let (mut wishes, mut has_ret) = (Wishes::default(), false);
     for (name, value) in parameters(rest) {
+        if name == "ENVID" && wishes.envid.is_none() {
+            let envid = from_xtext(value).filter(|_| (1..=ENVID_BYTES_MAX).contains(&value.len()));
+            wishes.envid = Some(envid.ok_or_else(|| syntax("ENVID is wrong"))?);
+            continue;
+        }
         match (name.as_str(), value.to_ascii_uppercase().as_str()) {
             ("SIZE", size) if size.len() <= 20 && size.bytes().all(|b| b.is_ascii_digit()) && !size.is_empty() => {
                 // More than a number holds is too much by itself.
@@ -134,7 +150,8 @@ fn mail(rest: &str) -> Result<Command, Reply> {
             }
             ("BODY", "7BIT" | "8BITMIME") => (),
             ("SMTPUTF8", "") => wishes.utf8 = true,
-            ("SIZE" | "BODY" | "SMTPUTF8", _) => return Err(syntax(&format!("{name} is wrong"))),
+            ("RET", "FULL" | "HDRS") if !has_ret => has_ret = true,
+            ("SIZE" | "BODY" | "SMTPUTF8" | "RET" | "ENVID", _) => return Err(syntax(&format!("{name} is wrong"))),
             _ => return Err(Reply::new(555, "5.5.4", format!("there is no parameter {name}"))),
         }
     }
@@ -149,9 +166,19 @@ fn recipient(rest: &str, utf8: bool) -> Result<Command, Reply> {
     let no_address = || Reply::new(553, "5.1.3", "the recipient is no address: <user@host.example>");
     let (to, rest) = address::path(after(rest, "TO:").ok_or_else(wrong)?).ok_or_else(no_address)?;
     let to = to.ok_or_else(no_address)?;
-    // Those of DSN are none: no notice is sent from here, so its client's own server has to say that it handed it on.
-    if let Some((name, _)) = parameters(rest).next() {
-        return Err(Reply::new(555, "5.5.4", format!("there is no parameter {name}")));
+    let (mut report, mut notify) = (Report::default(), None);
+    for (name, value) in parameters(rest) {
+        match name.as_str() {
+            "NOTIFY" if notify.is_none() => {
+                notify = Some(value);
+                report.success = notifies(value).ok_or_else(|| syntax("NOTIFY is wrong"))?;
+            }
+            "ORCPT" if report.original.is_none() => {
+                report.original = Some(original(value, utf8).ok_or_else(|| syntax("ORCPT is wrong"))?);
+            }
+            "NOTIFY" | "ORCPT" => return Err(syntax(&format!("{name} stands there twice"))),
+            _ => return Err(Reply::new(555, "5.5.4", format!("there is no parameter {name}"))),
+        }
     }
     if to.is_international() && !utf8 {
         return Err(Reply::new(553, "5.6.7", "an international address needs SMTPUTF8"));
@@ -159,7 +186,61 @@ fn recipient(rest: &str, utf8: bool) -> Result<Command, Reply> {
     if to.is_route() {
         return Err(Reply::new(550, "5.7.1", "mail is not passed on from here"));
     }
-    Ok(Command::Recipient(to))
+    Ok(Command::Recipient { to, report })
+}
+
+/// Whether a notice is wanted when it is delivered. None: nobody means that.
+fn notifies(value: &str) -> Option<bool> {
+    let value = value.to_ascii_uppercase();
+    if value == "NEVER" {
+        return Some(false);
+    }
+    let mut seen = Vec::new();
+    for word in value.split(',') {
+        if !matches!(word, "SUCCESS" | "FAILURE" | "DELAY") || seen.contains(&word) {
+            return None;
+        }
+        seen.push(word);
+    }
+    Some(seen.contains(&"SUCCESS"))
+}
+
+/// A kind of address, and one of that kind: `rfc822;ann@there`.
+fn original(value: &str, utf8: bool) -> Option<String> {
+    let (kind, address) = value.split_once(';').filter(|_| value.len() <= ORCPT_BYTES_MAX)?;
+    let is_atom = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c);
+    if kind.is_empty() || !kind.chars().all(is_atom) || address.is_empty() {
+        return None;
+    }
+    // Letters of all kinds, in a code of their own (RFC 6533): it is passed on as it is.
+    let is_plain = |c: char| c.is_ascii_graphic() || (utf8 && c.is_alphanumeric());
+    let address = match kind.eq_ignore_ascii_case("utf-8") {
+        true => address.chars().all(is_plain).then(|| address.to_owned())?,
+        false => from_xtext(address)?,
+    };
+    Some(format!("{kind};{address}"))
+}
+
+/// What stands in the code of RFC 3461: printable letters, some of them as `+` and two digits.
+fn from_xtext(text: &str) -> Option<String> {
+    let (mut plain, mut rest) = (String::new(), text.chars());
+    while let Some(letter) = rest.next() {
+        let letter = match letter {
+            '+' => {
+                let mut digit = || rest.next()?.to_digit(16);
+                char::from(u8::try_from(digit()? * 16 + digit()?).ok()?)
+            }
+            '=' => return None,
+            _ if letter.is_ascii_graphic() => letter,
+            _ => return None,
+        };
+        // It stands in a field of the notice, and must not end that.
+        if !(' '..='~').contains(&letter) {
+            return None;
+        }
+        plain.push(letter);
+    }
+    Some(plain)
 }
 
 fn chunk(rest: &str) -> Result<Command, Reply> {

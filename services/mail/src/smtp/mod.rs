@@ -9,5 +9,5 @@ mod body;
 mod command;
 mod session;
 
-pub use command::is_web;
-pub use session::{Delivered, Envelope, Input, Output, Recipient, Session, Setting};
+pub use command::{Report, is_web};
+pub use session::{Delivered, Envelope, Input, Output, Recipient, Session, Setting, Target};

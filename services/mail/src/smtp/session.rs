@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::body::{Body, Text, Unfit};
-use super::command::{self, Command, Hello, Reply, Wishes};
+use super::command::{self, Command, Hello, Reply, Report, Wishes};
 use crate::address::Address;
 use crate::limits::*;
 use crate::lines::{Line, Lines};
@@ -94,6 +94,8 @@ pub struct Envelope {
     pub hello: String,
     /// `ESMTPS` and its like, RFC 3848.
     pub protocol: &'static str,
+    /// What notices are to call it.
+    pub envid: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +103,8 @@ pub struct Target {
     /// As its client named it.
     pub address: Address,
     pub mailboxes: Vec<String>,
+    /// What its sender wants to be told.
+    pub report: Report,
 }
 
 #[derive(Debug)]
@@ -125,7 +129,7 @@ enum State {
         last: bool,
         kept: bool,
     },
-    Asks(Address),
+    Asks(Address, Report),
     Delivers,
     Tls,
     Closed,
@@ -235,7 +239,7 @@ impl Session {
                 }
                 true
             }
-            State::Asks(_) | State::Delivers | State::Tls | State::Closed => false,
+            State::Asks(..) | State::Delivers | State::Tls | State::Closed => false,
         }
     }
 
@@ -251,7 +255,7 @@ impl Session {
         match command {
             Command::Hello { kind, name } => self.greeted(kind, name, out),
             Command::Mail { from, wishes } => self.begins(from, wishes, out),
-            Command::Recipient(address) => self.for_whom(address, out),
+            Command::Recipient { to, report } => self.for_whom(to, report, out),
             Command::Data => self.data(out),
             Command::Chunk { bytes, last } => self.chunk(bytes, last, out),
             Command::Reset => {
@@ -288,6 +292,7 @@ impl Session {
             "SMTPUTF8",
             "CHUNKING",
             "ENHANCEDSTATUSCODES",
+            "DSN",
         ];
         if self.setting.offers_tls {
             lines.push("STARTTLS");
@@ -318,7 +323,7 @@ impl Session {
         self.refuse(&reply, out);
     }
 
-    fn for_whom(&mut self, address: Address, out: &mut Vec<Output>) {
+    fn for_whom(&mut self, address: Address, report: Report, out: &mut Vec<Output>) {
         match &self.mail {
             None => self.refuse(&Reply::new(503, "5.5.1", "MAIL comes first"), out),
             Some(mail) if mail.in_pieces => self.refuse(&Reply::new(503, "5.5.1", "the message has begun"), out),
@@ -326,21 +331,21 @@ impl Session {
                 self.say(&Reply::new(452, "4.5.3", "so many recipients are enough: send it again to the others"), out);
             }
             Some(_) => {
-                self.state = State::Asks(address.clone());
+                self.state = State::Asks(address.clone(), report);
                 out.push(Output::Ask(address));
             }
         }
     }
 
     fn is_known(&mut self, recipient: Recipient, out: &mut Vec<Output>) {
-        let State::Asks(address) = std::mem::replace(&mut self.state, State::Command) else {
+        let State::Asks(address, report) = std::mem::replace(&mut self.state, State::Command) else {
             unreachable!("nobody asked for a recipient")
         };
         let no = |code, status, text: &str| Reply::new(code, status, format!("{address}: {text}"));
         let reply = match recipient {
             Recipient::Here(mailboxes) => {
                 let Some(mail) = &mut self.mail else { unreachable!("a recipient belongs to a message") };
-                mail.to.push(Target { address: address.clone(), mailboxes });
+                mail.to.push(Target { address: address.clone(), mailboxes, report });
                 return self.say(&no(250, "2.1.5", "is here"), out);
             }
             Recipient::Unknown => no(550, "5.1.1", "there is nobody of this name"),
@@ -419,6 +424,7 @@ impl Session {
                     message: message.into(),
                     hello,
                     protocol,
+                    envid: mail.wishes.envid,
                 })));
             }
             Err(unfit) => {

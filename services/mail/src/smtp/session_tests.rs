@@ -93,7 +93,7 @@ fn a_message_is_taken_and_told_with_who_sent_it() {
     assert_eq!(envelope.from.as_ref().unwrap().key(), "eve@there");
     assert_eq!((envelope.hello.as_str(), envelope.protocol, envelope.to.len()), ("me", "ESMTP", 1));
     assert!(play.is_closed);
-    for word in ["PIPELINING", "SIZE 1044480", "8BITMIME", "SMTPUTF8", "CHUNKING", "ENHANCEDSTATUSCODES"] {
+    for word in ["PIPELINING", "SIZE 1044480", "8BITMIME", "SMTPUTF8", "CHUNKING", "ENHANCEDSTATUSCODES", "DSN"] {
         assert!(play.said.contains(&format!("250-{word}\r\n")), "{word}: {}", play.said);
     }
     assert!(play.said.contains("250 STARTTLS\r\n"), "{}", play.said);
@@ -181,8 +181,13 @@ fn commands_are_answered_with_the_right_code() {
         ("EHLO x\r\nMAIL FROM:<a@b> SIZE=99999999999999999999\r\n", &["250", "552"]),
         ("EHLO x\r\nMAIL FROM:<a@b> SIZE=-1\r\n", &["250", "501"]),
         ("EHLO x\r\nMAIL FROM:<a@b> BODY=8BITMIME\r\n", &["250", "250"]),
-        // Of DSN nothing is promised, so nothing is taken.
-        ("EHLO x\r\nMAIL FROM:<a@b> RET=HDRS\r\nMAIL FROM:<a@b> ENVID=x1\r\n", &["250", "555", "555"]),
+        ("EHLO x\r\nMAIL FROM:<a@b> RET=hdrs ENVID=a+20b+2Bc\r\n", &["250", "250"]),
+        ("EHLO x\r\nMAIL FROM:<a@b> RET=SOME\r\n", &["250", "501"]),
+        ("EHLO x\r\nMAIL FROM:<a@b> RET=FULL RET=FULL\r\n", &["250", "501"]),
+        ("EHLO x\r\nMAIL FROM:<a@b> ENVID=a ENVID=b\r\n", &["250", "501"]),
+        ("EHLO x\r\nMAIL FROM:<a@b> ENVID=\r\nMAIL FROM:<a@b> ENVID=a=b\r\n", &["250", "501", "501"]),
+        // A code that is none, and one that would end a field of the notice.
+        ("EHLO x\r\nMAIL FROM:<a@b> ENVID=a+2\r\nMAIL FROM:<a@b> ENVID=a+0Db\r\n", &["250", "501", "501"]),
         ("EHLO x\r\nMAIL FROM:<a@b> BODY=BINARYMIME\r\n", &["250", "501"]),
         ("EHLO x\r\nMAIL FROM:<a@b> COLOUR=RED\r\n", &["250", "555"]),
         ("EHLO x\r\nMAIL FROM: <a@b>\r\n", &["250", "250"]),
@@ -222,7 +227,23 @@ fn only_who_has_a_mailbox_here_is_taken() {
         ("<full@here>", "452 4.2.2"),
         ("<gone@here>", "550 5.2.1"),
         ("<later@here>", "451 4.3.0"),
-        ("<ann@here> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;ann@here", "555"),
+        ("<ann@here> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;ann@here", "250"),
+        ("<ann@here> NOTIFY=never", "250"),
+        ("<ann@here> ORCPT=x400;/C+3Dde/", "250"),
+        ("<ann@here> ORCPT=utf-8;\\x{F6}@here NOTIFY=delay", "250"),
+        ("<nobody@here> NOTIFY=SUCCESS", "550 5.1.1"),
+        ("<ann@there> NOTIFY=SUCCESS", "550 5.7.1"),
+        ("<ann@here> NOTIFY=NEVER,SUCCESS", "501 5.5.4"),
+        ("<ann@here> NOTIFY=SUCCESS,SUCCESS", "501 5.5.4"),
+        ("<ann@here> NOTIFY=", "501 5.5.4"),
+        ("<ann@here> NOTIFY", "501 5.5.4"),
+        ("<ann@here> NOTIFY=DELAY NOTIFY=DELAY", "501 5.5.4"),
+        ("<ann@here> ORCPT=ann@here", "501 5.5.4"),
+        ("<ann@here> ORCPT=rfc822;", "501 5.5.4"),
+        ("<ann@here> ORCPT=rfc 822;a", "501 5.5.4"),
+        ("<ann@here> ORCPT=rfc822;a+0A", "501 5.5.4"),
+        ("<ann@here> ORCPT=utf-8;ö@here", "501 5.5.4"),
+        ("<ann@here> ORCPT=rfc822;a ORCPT=rfc822;a", "501 5.5.4"),
         ("<ann@here> X=Y", "555"),
     ];
     for (recipient, code) in recipients {
@@ -232,6 +253,22 @@ fn only_who_has_a_mailbox_here_is_taken() {
         play.send(format!("RCPT TO:{recipient}\r\n").as_bytes());
         assert!(play.said.starts_with(code), "{recipient}: {}", play.said);
     }
+}
+
+#[test]
+fn what_is_wanted_to_be_told_goes_with_the_message() {
+    let begin =
+        b"EHLO x\r\nMAIL FROM:<a@b> SMTPUTF8 ENVID=a+20b+2Bc RET=FULL\r\nRCPT TO:<ann@here> notify=failure,success \
+        ORCPT=rfc822;Ann+2Bx@old\r\nRCPT TO:<bob@here> ORCPT=utf-8;b\xc3\xb6b@here\r\nBDAT 0 LAST\r\n";
+    let play = check(begin, &["250", "250", "250", "250", "250"]);
+    let envelope = &play.stored[0];
+    assert_eq!(envelope.envid.as_deref(), Some("a b+c"));
+    let report = |at: usize| (envelope.to[at].report.success, envelope.to[at].report.original.as_deref());
+    assert_eq!((report(0), report(1)), ((true, Some("rfc822;Ann+x@old")), (false, Some("utf-8;böb@here"))));
+    let long = |name: &str, bytes: usize| format!("EHLO x\r\nMAIL FROM:<a@b>{name}{}\r\n", "x".repeat(bytes));
+    check(long(" ENVID=", ENVID_BYTES_MAX).as_bytes(), &["250", "250"]);
+    check(long(" ENVID=", ENVID_BYTES_MAX + 1).as_bytes(), &["250", "501"]);
+    check(long("\r\nRCPT TO:<ann@here> ORCPT=rfc822;", 500).as_bytes(), &["250", "250", "501"]);
 }
 
 #[test]
