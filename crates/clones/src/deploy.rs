@@ -113,6 +113,7 @@ impl Program {
             stop,
             version: _,
             clones: _,
+            queues: _,
             wait: _,
             http: _,
             https: _,

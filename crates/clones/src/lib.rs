@@ -13,6 +13,7 @@ mod allows;
 mod asks;
 pub mod assign;
 mod at_times;
+pub mod backlog;
 pub mod bounds;
 pub mod cache;
 pub mod certificate;
@@ -76,6 +77,9 @@ pub const LEVEL_BOUNDS: u32 = 9;
 /// ... and from which profiles may be declared.
 pub const LEVEL_PROFILES: u32 = 10;
 
+/// ... and from which it may say which queues of jobs it works on.
+pub const LEVEL_QUEUES: u32 = 14;
+
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;
 /// ... and from which nodes show over TLS that names are ours.
@@ -88,6 +92,7 @@ pub use access::AccessLog;
 pub use allows::Allows;
 pub use asks::Asks;
 pub use assign::{Assignments, Version};
+pub use backlog::{Backlog, Queues};
 pub use bounds::Bounds;
 pub use cache::EdgeCache;
 pub use certificate::{CertificateSpec, Challenge};

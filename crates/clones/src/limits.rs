@@ -158,6 +158,22 @@ pub const MOVE_REST: Span = Span::secs(300);
 pub const WAIT_HURTS_DEFAULT: Span = Span::millis(100);
 /// A shorter one is lost in what requests take anyway.
 pub const WAIT_HURTS_MIN: Span = Span::millis(5);
+/// The wait of a job that hurts, unless the service says: nobody sits before it.
+pub const WAIT_JOBS_DEFAULT: Span = Span::secs(5);
+/// Queues that one service works on.
+pub const QUEUES_PER_SERVICE_MAX: usize = 8;
+/// Bytes of the name of one: longer names are cut off where queues are shown.
+pub const QUEUE_NAME_BYTES_MAX: usize = 63;
+/// What queues are like is told once a second, and of what was told then: so long after a change it is seen.
+pub const QUEUE_SHOWN_AFTER: Span = Span::secs(3);
+/// Over so long it is seen whether jobs become fewer, ...
+pub const QUEUE_TREND_OVER: Span = Span::secs(3);
+/// ... and how many workers have on average.
+pub const QUEUE_HELD_OVER: Span = Span::secs(10);
+/// What is told of a queue is of use so long: two tellings were lost.
+pub const QUEUE_GOOD_FOR: Span = Span::secs(4);
+/// A queue of which nobody tells for so long is none: changes of leaders take seconds.
+pub const QUEUE_GONE_AFTER: Span = Span::secs(60);
 /// Between what an edge says of its requests and the next, and between two looks of the manager: quick enough for a burst, and
 /// a small frame to one node.
 pub const LOAD_EVERY: Span = Span::millis(250);
@@ -308,6 +324,7 @@ pub const ONCE_KEPT: Span = Span::secs(30);
 
 const _: () = assert!(RUN_ASKED_EVERY.0 * 4 < RUN_LEASE.0, "three lost frames end no run");
 const _: () = assert!(RUN_LEASE.0 + 2_000_000 < RUN_GIVE_UP.0, "a run has ended when it is given up");
+const _: () = assert!(QUEUE_GOOD_FOR.0 < QUEUE_GONE_AFTER.0, "between the two nothing changes");
 const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
 const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");

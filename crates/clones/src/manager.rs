@@ -1,14 +1,15 @@
 //! The manager: spreads the clones of all services over the live nodes. It runs at the root group's leader; a new leader
 //! goes on from the newest assignments it has seen and from what the nodes' beacons say runs.
 //!
-//! What should run where is decided by [`plan`], a pure function; how many clones a service has, by a [`Sizer`] for each. The
-//! machine around them keeps what they cannot: terms, the first moments of a leader, moves that take too long, and what the
+//! What should run where is decided by [`plan`], a pure function; how many clones a service has, by a [`Sizer`] or a
+//! [`QueueSizer`] for each. The machine around them keeps what they cannot: terms, the first moments of a leader, moves that take too long, and what the
 //! edges said last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, NodeId, Now, Span, Time};
 
+use crate::backlog::{QueueSizer, Queues};
 use crate::clone::Happened;
 use crate::conduct::Conduct;
 use crate::limits::*;
@@ -68,6 +69,8 @@ pub enum Input {
         /// Versions that are being rolled out, by service, and whether each is judged.
         next: BTreeMap<String, (u32, bool)>,
     },
+    /// What leaders of class `linear` tell of the queues that services work on; before the `Cluster` of the same moment.
+    Queues(Queues),
     /// What an edge saw.
     Demand {
         from: NodeId,
@@ -120,6 +123,9 @@ struct Leading {
     edges: BTreeMap<NodeId, (Time, Demand)>,
     /// What decides the number of clones, for each service with a range.
     sizers: BTreeMap<String, Sizer>,
+    /// What is told of queues, and what decides the number of clones for each service with a range that works on some.
+    queues: Queues,
+    workers: BTreeMap<String, QueueSizer>,
     sizes: BTreeMap<String, u32>,
     /// Clones that were told to start, since when.
     starting: BTreeMap<CloneId, Time>,
@@ -214,6 +220,12 @@ impl Manager {
                 let (absence, resting) = (Absence::Doubted, BTreeSet::new());
                 let (sizes, busy) = (BTreeMap::new(), BTreeSet::new());
                 self.cluster = Some(Cluster { services, live, dead, absence, resting, off, next, sizes, busy });
+            }
+            Input::Queues(queues) => {
+                if let Some(leading) = &mut self.leading {
+                    leading.queues = queues;
+                }
+                return;
             }
             Input::Demand { from, demand } => {
                 if let Some(leading) = &mut self.leading {
@@ -391,6 +403,8 @@ impl Leading {
             look_at: since,
             edges: BTreeMap::new(),
             sizers: BTreeMap::new(),
+            queues: Queues::new(),
+            workers: BTreeMap::new(),
             sizes: BTreeMap::new(),
             starting: BTreeMap::new(),
             rollouts: BTreeMap::new(),
@@ -417,6 +431,8 @@ impl Leading {
         let ranged = |spec: &ServiceSpec| !spec.clones.is_fixed();
         self.sizers.retain(|service, _| cluster.services.get(service).is_some_and(ranged));
         self.sizes.retain(|service, _| self.sizers.contains_key(service));
+        let works = |spec: &ServiceSpec| ranged(spec) && !spec.queues.is_empty();
+        self.workers.retain(|service, _| cluster.services.get(service).is_some_and(works));
         if now >= self.look_at {
             self.look_at = now + LOAD_EVERY;
             self.look_at_machines(&cluster.live);
@@ -428,14 +444,19 @@ impl Leading {
                 let serving = cluster.serving(service, current);
                 let known = || Sizer::of(current.starts.get(service).map(|ms| Span::millis((*ms).into())));
                 let sizer = self.sizers.entry(service.clone()).or_insert_with(known);
-                // What only some edges say is no reason to change anything.
-                if !is_whole {
-                    continue;
-                }
-                let demands = self.edges.values().map(|(_, demand)| demand);
-                sizer.observe(now, serving, seen(service, demands));
-                let hurts = spec.wait.unwrap_or(WAIT_HURTS_DEFAULT);
-                if let Some(decision) = sizer.decide(now, spec.clones, hurts, target, serving) {
+                let decision = if works(spec) {
+                    let worker = self.workers.entry(service.clone()).or_insert_with(|| QueueSizer::new(now));
+                    worker.observe(now, &spec.queues, &self.queues);
+                    worker.decide(now, spec, sizer.start().unwrap_or(START_GUESS), (target, serving))
+                } else if is_whole {
+                    let demands = self.edges.values().map(|(_, demand)| demand);
+                    sizer.observe(now, serving, seen(service, demands));
+                    sizer.decide(now, spec.clones, spec.wait.unwrap_or(WAIT_HURTS_DEFAULT), target, serving)
+                } else {
+                    // What only some edges say is no reason to change anything.
+                    None
+                };
+                if let Some(decision) = decision {
                     self.sizes.insert(service.clone(), decision.to);
                     let (who, text) = (service.clone(), decision.why);
                     out.push(Output::Happened(Happened { kind: "scaled", who, text }));

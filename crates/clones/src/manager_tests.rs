@@ -380,3 +380,45 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
     }
     assert!(!NodeLoad::new(NodeId(1), "n1", 5, None).reported);
 }
+
+#[test]
+fn a_service_that_listens_nowhere_has_as_many_clones_as_the_jobs_of_its_queue_need() {
+    let mut fake = Fake::new(1, vec![node(1, &[]), node(2, &[])]);
+    let clones = crate::Size { min: 0, max: 4 };
+    let spec = ServiceSpec { clones, queues: vec!["jobs/mails".into()], ..ServiceSpec::new(["worker"]) };
+    assert_eq!(spec.validate(), Ok(()));
+    // For so many seconds, each with all clones serving that there are then; how many there are in the end.
+    let run = |fake: &mut Fake, seconds: u32, told: Option<(u64, u64)>| {
+        for _ in 0..seconds {
+            let backlog =
+                |(waiting, oldest): (u64, u64)| crate::Backlog { waiting, held: 0, oldest: Span::secs(oldest) };
+            let queues = told.map(|told| ("jobs/mails".to_owned(), backlog(told)));
+            fake.put(Input::Queues(queues.into_iter().collect()));
+            let of = fake.manager.assignments().of.clone();
+            for node in &mut fake.live {
+                node.clones = of
+                    .iter()
+                    .filter(|(_, at)| **at == node.id)
+                    .map(|(id, _)| (id.clone(), CloneState::Serving))
+                    .collect();
+            }
+            let services = BTreeMap::from([("mailer".to_string(), spec.clone())]);
+            let (live, dead) = (fake.live.clone(), BTreeSet::new());
+            fake.put(Input::Cluster { services, live, dead, off: BTreeSet::new(), next: BTreeMap::new() });
+            fake.pass(Span::secs(1));
+        }
+        fake.manager.assignments().of.len()
+    };
+    fake.put(Input::Leads(true));
+    assert_eq!(run(&mut fake, 5, Some((0, 0))), 0, "there is nothing to do, and nobody asks");
+    assert_eq!(run(&mut fake, 2, Some((1, 0))), 1);
+    assert_eq!(run(&mut fake, 3, Some((9, 7))), 2, "it has just grown");
+    assert_eq!(run(&mut fake, 10, Some((9, 17))), 4);
+    // Another one leads, goes on from what there is, and has to hear of the queue first.
+    fake.put(Input::Leads(false));
+    fake.put(Input::Leads(true));
+    assert_eq!(run(&mut fake, 40, None), 4);
+    assert_eq!(run(&mut fake, 30, Some((0, 0))), 2);
+    let is_scaled = |out: &&Output| matches!(out, Output::Happened(h) if h.kind == "scaled");
+    assert_eq!(fake.out.iter().filter(is_scaled).count(), 4);
+}

@@ -341,7 +341,7 @@ impl Sizer {
 }
 
 /// For people: no microseconds.
-fn round(span: Span) -> String {
+pub(crate) fn round(span: Span) -> String {
     match span.as_millis() {
         0 => "0ms".into(),
         ms @ 1..10_000 => format!("{ms}ms"),

@@ -14,6 +14,7 @@ use crate::access::AccessLog;
 use crate::allows::Allows;
 use crate::asks::Asks;
 use crate::at_times;
+use crate::backlog;
 use crate::bounds::{self, BOUND_KEYS, Bounds};
 use crate::cache::EdgeCache;
 use crate::health::Health;
@@ -82,7 +83,7 @@ pub struct ServiceSpec {
     /// How many clones are wanted, over all nodes: a number, or a range within which the manager chooses.
     #[serde(default = "clones_default")]
     pub clones: Size,
-    /// With a range: the wait that hurts. The manager adds clones before requests wait so long.
+    /// With a range: the wait that hurts. The manager adds clones before requests wait so long; of one with `queues`, when a job did.
     #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Span>,
     /// What is asked, and what answers when the clone is well. Without it, a TCP connection is enough; for a service
@@ -106,6 +107,9 @@ pub struct ServiceSpec {
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// Queues of jobs that its clones work on, `NAMESPACE/QUEUE`: with a range, how many there are follows from how long jobs wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
     /// Its clones get the certificates of their node's folder and of the cluster, keys and all, for TLS that they end themselves.
     #[serde(default, skip_serializing_if = "is_false")]
     pub certificates: bool,
@@ -189,7 +193,7 @@ pub struct SpecError {
 
 /// Why a service without HTTP has no range.
 const NO_WAIT: &str =
-    "a range needs http, tcp or worker: nobody waits for what is not asked for anything; write a number";
+    "a range needs http, tcp, worker or queues: nobody waits for what is not asked for anything; write a number";
 
 impl Default for Stop {
     fn default() -> Self {
@@ -238,6 +242,7 @@ impl ServiceSpec {
             tcp: Vec::new(),
             partitions: Vec::new(),
             namespaces: Vec::new(),
+            queues: Vec::new(),
             certificates: false,
             session: None,
             profile: None,
@@ -297,9 +302,10 @@ impl ServiceSpec {
         }
         if min > max {
             wrong("clones", format!("min {min} is over max {max}"));
-        } else if min < max && (min == 0 || !self.is_asked()) {
-            let why = if min == 0 { "min is 1 at least: a request cannot wait for a start" } else { NO_WAIT };
-            wrong("clones", why.into());
+        } else if min < max && !self.is_asked() && self.queues.is_empty() {
+            wrong("clones", NO_WAIT.into());
+        } else if min == 0 && min < max && self.is_asked() {
+            wrong("clones", "min is 1 at least: a request cannot wait for a start".into());
         }
         match self.wait {
             Some(_) if min == max => wrong("wait", "needs a range, like clones = { min = 1, max = 8 }".into()),
@@ -357,6 +363,7 @@ impl ServiceSpec {
         errors.extend(EdgeCache::validate(self));
         errors.extend(Worker::validate(self));
         errors.extend(at_times::mistakes(self));
+        errors.extend(backlog::mistakes(self));
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
             if span > PATIENCE_MAX {
@@ -414,6 +421,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if !self.queues.is_empty() {
+            return Some(("queues".to_owned(), crate::LEVEL_QUEUES));
+        }
         if self.profile.is_some() {
             return Some(("profile".to_owned(), crate::LEVEL_PROFILES));
         }
@@ -664,7 +674,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 41] = [
+const SERVICE_KEYS: [&str; 42] = [
     "run",
     "builtin",
     "code",
@@ -688,6 +698,7 @@ const SERVICE_KEYS: [&str; 41] = [
     "tcp",
     "partition",
     "namespaces",
+    "queues",
     "certificates",
     "session",
     "cache",

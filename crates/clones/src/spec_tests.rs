@@ -32,6 +32,7 @@ fn full() -> ServiceSpec {
         tcp = { port = 2525, accept_proxy = true, send_proxy = "v2", sni = "*.shop.example" }
         partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
+        queues = ["carts/mails"]
         certificates = true
         sandbox = { read = ["/srv/models"], write = ["~/shop"] }
         stop = { signal = "INT", drain = "500ms" }
@@ -184,7 +185,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (
             |s| *s = ServiceSpec { clones: s.clones, wait: s.wait, ..ServiceSpec::new(["a"]) },
             "clones",
-            "needs http, tcp or worker",
+            "needs http, tcp, worker or queues",
         ),
         (
             |s| (s.http, s.partitions, s.body_max, s.ask, s.ask_late) = (None, Vec::new(), None, None, None),
@@ -208,6 +209,12 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         ),
         (|s| s.openapi = Some("../openapi.json".into()), "openapi", "below the folder"),
         (|s| s.openapi = Some(String::new()), "openapi", "below the folder"),
+        (|s| s.queues[0] = "mails".into(), "queues", "like \"jobs/mails\""),
+        (|s| s.queues[0] = "jobs/".into(), "queues", "1 to 63 visible"),
+        (|s| s.queues[0] = format!("jobs/{}", "m".repeat(64)), "queues", "1 to 63 visible"),
+        (|s| s.queues[0] = "jobs/a b".into(), "queues", "1 to 63 visible"),
+        (|s| s.queues.push(s.queues[0].clone()), "queues", "there twice"),
+        (|s| s.queues = (0..9).map(|n| format!("jobs/{n}")).collect(), "queues", "limit of 8"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),
         (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use base::text::span_text;
 use node::renewed::FormerTokenView;
-use node::view::{CloneState, CloneView, NodeState, NodeView, RunView, RunsView, ServiceView, Slowest, View};
+use node::view::{
+    CloneState, CloneView, NodeState, NodeView, RunView, RunsView, ServiceView, Slowest, View, WorkedView,
+};
 
 use crate::plain::plain;
 
@@ -156,6 +158,9 @@ pub fn page(view: &View, now_ms: u64) -> String {
         for text in service.runs.iter().flat_map(|runs| runs_text(runs, now_ms)) {
             line(&mut out, format_args!("{:<16} {text}", service.name));
         }
+        for queue in &service.queues {
+            line(&mut out, format_args!("{:<16} works on {}", service.name, worked(queue)));
+        }
         if service.clones.is_empty() && service.wanted > 0 {
             line(&mut out, format_args!("{:<16} no clone yet, {} wanted", service.name, service.wanted));
         }
@@ -249,6 +254,17 @@ fn overloads(node: &str, gauges: &BTreeMap<String, u64>, service: &str) -> Vec<S
         ));
     }
     lines
+}
+
+/// A queue that a service works on, and what is in it.
+fn worked(queue: &WorkedView) -> String {
+    let WorkedView { namespace, queue, is_told, waiting, held, oldest_ms } = queue;
+    let name = format!("{}/{}", plain(namespace), plain(queue));
+    match (is_told, waiting) {
+        (false, _) => format!("{name}: nobody tells of it, so it has had no job yet or its shard has no leader"),
+        (true, 0) => format!("{name}: nothing waits, workers have {held}"),
+        (true, _) => format!("{name}: {waiting} wait, the oldest for {}, workers have {held}", span_text(*oldest_ms)),
+    }
 }
 
 /// What a service runs at times, and what goes before its versions while that stands in the way.

@@ -580,6 +580,7 @@ impl Group {
             let len = |kind| queue.len_of(kind) as u64;
             Some(QueueShown {
                 name: key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii().to_string(),
+                is_hidden: false,
                 waiting: len(Kind::Waiting),
                 later: len(Kind::Later),
                 held: len(Kind::Held),

@@ -60,6 +60,8 @@ pub struct Linear {
     agreed: u32,
     /// What each namespace may hold, if it may not hold all that there is room for.
     bounds: BTreeMap<String, Bounds>,
+    /// Queues by namespace that services say they work on.
+    worked_on: BTreeMap<String, BTreeSet<String>>,
     /// Groups that splits make now and that have no record of their own yet, by the group that they come from.
     born: BTreeMap<GroupId, GroupId>,
     /// Of those that are split now: known to have done it, so the upper half is asked of the new group.
@@ -236,6 +238,7 @@ impl Linear {
             level: LEVEL,
             agreed: 1,
             bounds: BTreeMap::new(),
+            worked_on: BTreeMap::new(),
             born: BTreeMap::new(),
             parted: BTreeSet::new(),
             spaces: BTreeMap::new(),
@@ -636,6 +639,15 @@ impl Linear {
     /// Keys that get many commands at this node's members of groups, with their namespaces.
     pub fn hot(&self, now: Time) -> impl Iterator<Item = (&str, HotKey)> {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
+    }
+
+    /// Which queues services work on, by namespace: those are told of first.
+    pub fn work_on(&mut self, queues: BTreeMap<String, BTreeSet<String>>) {
+        self.worked_on = queues;
+    }
+
+    pub(super) fn is_worked_on(&self, namespace: &str, queue: &str) -> bool {
+        self.worked_on.get(namespace).is_some_and(|queues| queues.contains(queue))
     }
 
     /// Queues of the groups that this node leads, with their namespaces.

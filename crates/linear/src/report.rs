@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{GroupId, Time};
 use serde::{Deserialize, Serialize};
 
-use super::heat::HotKey;
+use super::heat::{HotKey, KEY_SHOWN_BYTES};
 use super::limits::{QUEUES_TOLD_MAX, UNWHOLE_TOLD_MAX};
 use super::machine::Linear;
 
@@ -22,7 +22,7 @@ pub struct Report {
     pub large: BTreeSet<GroupId>,
     /// By namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotShown>>,
-    /// By namespace: queues of the groups that it leads, those whose jobs wait longest first.
+    /// By namespace: queues of the groups that it leads, those first that services work on, then those whose jobs wait longest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, Vec<QueueShown>>,
 }
@@ -33,6 +33,9 @@ pub struct Report {
 pub struct QueueShown {
     /// Its first 64 bytes; those that are no plain text as `\\x00`.
     pub name: String,
+    /// In place of the name there is a hash of it: who looks has no token for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_hidden: bool,
     /// Jobs that wait, that come later, that workers have, and that are dead.
     pub waiting: u64,
     pub later: u64,
@@ -40,6 +43,14 @@ pub struct QueueShown {
     pub dead: u64,
     /// How long the one waits that has waited longest, milliseconds.
     pub oldest_ms: u64,
+}
+
+impl QueueShown {
+    /// Its name, if what is shown is that: not a hash, not cut off, and plain text.
+    pub fn whole_name(&self) -> Option<&str> {
+        let is_whole = !self.is_hidden && self.name.len() < KEY_SHOWN_BYTES && !self.name.contains('\\');
+        is_whole.then_some(&self.name)
+    }
 }
 
 /// A key that gets many commands, as people see it.
@@ -75,7 +86,9 @@ impl Linear {
     fn queues(&self, now: Time) -> BTreeMap<String, Vec<QueueShown>> {
         let mut all: Vec<(&str, QueueShown)> = self.queues_led(now).collect();
         let urgent = |shown: &QueueShown| Reverse((shown.oldest_ms, shown.dead, shown.waiting));
-        all.sort_by_key(|(namespace, shown)| (urgent(shown), *namespace, shown.name.clone()));
+        all.sort_by_key(|(namespace, shown)| {
+            (!self.is_worked_on(namespace, &shown.name), urgent(shown), *namespace, shown.name.clone())
+        });
         let mut of: BTreeMap<String, Vec<QueueShown>> = BTreeMap::new();
         for (namespace, shown) in all.into_iter().take(QUEUES_TOLD_MAX) {
             of.entry(namespace.into()).or_default().push(shown);

@@ -309,7 +309,7 @@ fn queues(picture: &Picture) -> Markup {
                                 td.n { (queue.later) }
                                 td.n { (queue.held) }
                                 td.n { @if queue.dead > 0 { strong { (queue.dead) } } @else { "0" } }
-                                td { @if queue.dead > 0 && is_whole(&queue.name) { (switch::retry(&namespace.name, &queue.name)) } }
+                                td { @if queue.dead > 0 && is_whole(&queue.name) { (switch::retry(&namespace.name, &queue.name, queue.is_hidden)) } }
                             }
                         }
                     }
@@ -549,6 +549,10 @@ mod tests {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
         assert_eq!(count(&shown, "/retry"), 1, "{shown}");
+        // Who sees no names has the same button: the node knows what is behind the hash.
+        picture.namespaces[0].queues[0] = Queue { is_hidden: true, ..queue("0123abcd", 3) };
+        let shown = namespaces(&picture).into_string();
+        assert!(shown.contains("/v1/ns/carts/queues/0123abcd/retry?hidden=true"), "{shown}");
     }
 
     #[test]

@@ -90,6 +90,20 @@ pub struct Service {
     pub partitions: Vec<Partition>,
     /// What it runs at times, and before its versions.
     pub runs: Option<Runs>,
+    /// Queues of jobs that it works on.
+    pub queues: Vec<Worked>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Worked {
+    pub namespace: String,
+    /// Who has no token sees a hash.
+    pub queue: String,
+    pub is_told: bool,
+    pub waiting: u64,
+    pub held: u64,
+    pub oldest_ms: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -217,6 +231,7 @@ pub struct Shard {
 #[serde(default)]
 pub struct Queue {
     pub name: String,
+    pub is_hidden: bool,
     pub waiting: u64,
     pub later: u64,
     pub held: u64,

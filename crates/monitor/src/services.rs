@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::chart::number;
 use crate::limits::*;
 use crate::page::{ago, span, state};
-use crate::picture::{CloneOf, PartFigures, Picture, Run, Runs, Service};
+use crate::picture::{CloneOf, PartFigures, Picture, Run, Runs, Service, Worked};
 use crate::stages::{millis, of_service};
 use crate::switch::{disable, enable};
 
@@ -17,6 +17,7 @@ pub fn services(picture: &Picture) -> Markup {
             details.service id={ "service-" (service.name) } open[!is_well] data-open[!is_well] {
             summary { h3 { (service.name) } " " (in_short(picture, service)) }
             @if let Some(runs) = &service.runs { (runs_of(picture.at_ms, runs)) }
+            @for queue in &service.queues { p { "Works on " code { (queue.namespace) "/" (queue.queue) } ": " (worked(queue)) } }
             p {
                 @if !service.at.is_empty() { "At " (service.at.join(", ")) ". " }
                 @if service.openapi.is_some() { a href={ "/v1/catalog/" (service.name) "/openapi" } { "What it offers" } }
@@ -84,6 +85,17 @@ fn in_short(picture: &Picture, service: &Service) -> Markup {
             @if restarts > 0 { ", " (restarts) @if restarts == 1 { " restart" } @else { " restarts" } }
             @if !at.is_empty() { ", " strong { "overloaded at " (at.join(", ")) } }
             @if !service.off.is_empty() { ", " strong { "partly out of use" } }
+        }
+    }
+}
+
+/// What is in a queue that it works on.
+fn worked(queue: &Worked) -> String {
+    match (queue.is_told, queue.waiting) {
+        (false, _) => "nobody tells of it, so it has had no job yet or its shard has no leader.".to_owned(),
+        (true, 0) => format!("nothing waits, workers have {}.", queue.held),
+        (true, waiting) => {
+            format!("{waiting} wait, the oldest for {}, workers have {}.", span(queue.oldest_ms), queue.held)
         }
     }
 }
@@ -276,6 +288,17 @@ mod tests {
         assert!(well.contains("2 of 2 clones serve, 40 requests lately, none failed, 3.0 ms on average"), "{well}");
         assert!(well.contains("overloaded at n2"), "{well}");
         let run = serde_json::json!({"runs": {"times": "0 3 * * *", "job": {"last": {"good": false}}}});
+        let queue = |waiting| {
+            let of = serde_json::json!({"namespace": "jobs", "queue": "mails", "is_told": waiting < 9, "waiting": waiting,
+                "held": 2, "oldest_ms": 7_000});
+            service("serving", 2, serde_json::json!({"queues": [of]}))
+        };
+        for (waiting, said) in
+            [(0, "nothing waits, workers have 2."), (4, "4 wait, the oldest for 7"), (9, "nobody tells")]
+        {
+            let shown = queue(waiting);
+            assert!(shown.contains("<code>jobs/mails</code>") && shown.contains(said), "{shown}");
+        }
         for ill in [
             service("backoff", 2, none.clone()),
             service("serving", 3, none),

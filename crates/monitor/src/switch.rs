@@ -31,10 +31,11 @@ pub fn enable(part: &str) -> Markup {
     button(&format!("/v1/enable/{}", plain(part)), "Enable", part, "It is put back into use.")
 }
 
-/// Dead jobs of a queue.
-pub fn retry(namespace: &str, queue: &str) -> Markup {
-    let what = "Its dead jobs wait again as if they had just been put, a thousand at most at a time. If names are hidden, show keys first.";
-    let path = format!("/v1/ns/{}/queues/{}/retry", segment(namespace), segment(queue));
+/// Dead jobs of a queue, which may be named by a hash.
+pub fn retry(namespace: &str, queue: &str, is_hidden: bool) -> Markup {
+    let what = "Its dead jobs wait again as if they had just been put, a thousand at most at a time.";
+    let how = if is_hidden { "?hidden=true" } else { "" };
+    let path = format!("/v1/ns/{}/queues/{}/retry{how}", segment(namespace), segment(queue));
     button(&path, "Retry", &format!("dead jobs of {queue}"), what)
 }
 

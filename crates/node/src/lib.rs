@@ -55,6 +55,7 @@ mod told;
 pub mod used;
 pub mod view;
 mod wires;
+mod worked;
 
 pub use certificates::{Certificate, Keyed};
 pub use cluster::{Door, DoorAddrs};

@@ -50,7 +50,7 @@ fn more_than_older_programs_take(agreed: u32, services: &BTreeMap<String, Servic
     Some(SpecError { key: "service".into(), why })
 }
 
-/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`.
+/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`, queues in those of class `linear`.
 fn wrong_classes(
     services: &BTreeMap<String, ServiceSpec>,
     namespaces: &BTreeMap<String, NamespaceSpec>,
@@ -71,7 +71,21 @@ fn wrong_classes(
             why: format!("{namespace:?} is of class {class}; answers are kept in a namespace of class cache"),
         })
     };
-    services.iter().filter_map(wrong).chain(services.iter().filter_map(wrong_cache)).collect()
+    let wrong_queue = |(name, service): (&String, &ServiceSpec)| {
+        let why = service.queues.iter().find_map(|queue| {
+            let namespace = queue.split_once('/')?.0;
+            match namespaces.get(namespace).map(NamespaceSpec::class) {
+                Some(Class::Linear) => None,
+                Some(class) => {
+                    Some(format!("{namespace:?} is of class {class}; queues are in namespaces of class linear"))
+                }
+                None => Some(format!("{namespace:?} is not declared; it needs class = \"linear\"")),
+            }
+        })?;
+        Some(SpecError { key: format!("service.{name}.queues"), why })
+    };
+    let own = services.iter().filter_map(wrong).chain(services.iter().filter_map(wrong_cache));
+    own.chain(services.iter().filter_map(wrong_queue)).collect()
 }
 
 /// Steps are done by workers, and what they make is kept in caches.

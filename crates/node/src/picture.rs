@@ -444,6 +444,7 @@ impl Node {
             next: deployed.and_then(|all| all.next),
             start_timeout_ms: start_timeout.as_millis(),
             versions: versions.collect(),
+            queues: self.worked_view(spec),
             runs: self.runs_view(now, name),
         }
     }

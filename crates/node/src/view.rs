@@ -263,9 +263,27 @@ pub struct ServiceView {
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,
+    /// Queues of jobs that it works on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<WorkedView>,
     /// What it runs at times, and before its versions; left out if it has neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<RunsView>,
+}
+
+/// A queue of jobs that a service works on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkedView {
+    pub namespace: String,
+    pub queue: String,
+    /// Whether somebody tells of it: it has had a job, and its shard has a leader.
+    pub is_told: bool,
+    /// Jobs that wait, and that workers have.
+    pub waiting: u64,
+    pub held: u64,
+    /// How long the one waits that has waited longest.
+    pub oldest_ms: u64,
 }
 
 /// What a service runs once and is over.

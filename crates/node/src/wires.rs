@@ -294,6 +294,7 @@ impl Node {
         self.routed = services.iter().map(routed).collect();
         self.profiles = Arc::new(profiles);
         self.services = Arc::new(services.clone());
+        self.tell_worked();
         let declared = self.root.declared();
         let salted = |name: &String| declared::service_token(&self.admin_token, name, &renewed::salt(declared, name));
         let token = |name: &String| Some((name.clone(), salted(name)?));
@@ -572,6 +573,8 @@ impl Node {
         let next =
             |all: &Deployed| all.next.filter(|next| !runs::waits(Some(all), *next)).map(|next| (next, all.judged));
         let next = self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), next(all)?))).collect();
+        let queues = self.queues_told();
+        self.manager_in(now, manager::Input::Queues(queues), out);
         self.manager_in(now, manager::Input::Cluster { services, live, dead, off: self.off.clones(), next }, out);
     }
 

@@ -32,6 +32,7 @@ use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TAKE_WAIT_MAX, TAKERS_MAX, TRANSACTION_BYTES_MAX, WATCH_AGAIN};
 use super::linear::{Text, once, problem, run, shown, shown_bytes};
 use super::problem::{done, odd};
+use super::shown::queue_behind;
 use super::values::for_request;
 use super::{Api, Problem, guard};
 
@@ -559,9 +560,39 @@ impl Ids {
     }
 }
 
+/// How a queue is named in the address.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Named {
+    /// By the hash that is shown to who has no token.
+    hidden: bool,
+}
+
+/// The name behind a hash, for the operator.
+fn behind(api: &Api, (ns, hash): (String, String), headers: &HeaderMap) -> Result<(String, String), Problem> {
+    let view = api.view();
+    guard::operator(headers, &view)?;
+    let Some(queue) = queue_behind(&view, &ns, &hash) else {
+        return Err(Problem::not_found(format!("no queue of {ns} is shown as {hash} (any more)")));
+    };
+    let Some(name) = queue.whole_name() else {
+        let shown = &queue.name;
+        return Err(Problem::wrong(format!("its name is shown cut off or as bytes, {shown}: ask by the name itself")));
+    };
+    Ok((ns, name.to_owned()))
+}
+
 /// `{"ids": [...]}`, or nothing for all dead jobs, a thousand at a time: they wait again. `{"retried": n, "dead": n}`: and so many
 /// are dead still.
-pub async fn retry(State(api): State<Api>, Path(at): Path<(String, String)>, headers: HeaderMap, body: Body) -> Done {
+pub async fn retry(
+    State(api): State<Api>,
+    Path(at): Path<(String, String)>,
+    named: Result<Query<Named>, Problem>,
+    headers: HeaderMap,
+    body: Body,
+) -> Done {
+    let Query(Named { hidden }) = named?;
+    let at = if hidden { behind(&api, at, &headers)? } else { at };
     let desk = Desk::seen(&api, at, &headers)?;
     let ids: Ids = desk.body(body, "{\"ids\": [...]}, or empty for all").await?;
     let args = ids.args()?.unwrap_or_else(|| vec![word("all")]);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use axum::http::HeaderMap;
 use node::View;
-use node::view::NamespaceView;
+use node::view::{NamespaceView, QueueView};
 use ring::hmac;
 
 use super::guard;
@@ -40,7 +40,7 @@ impl Sight {
     /// The view as it is for this one: mostly there is nothing to hide, and it is not copied.
     pub fn view<'a>(&self, view: &'a View) -> Cow<'a, View> {
         let talks = view.services.iter().flat_map(|service| &service.clones).any(|clone| !clone.last_output.is_empty());
-        let talks = talks || view.services.iter().any(|service| service.runs.is_some());
+        let talks = talks || view.services.iter().any(|service| service.runs.is_some() || !service.queues.is_empty());
         if self.is_operator
             || !talks && view.namespaces.iter().all(|namespace| namespace.hot.is_empty() && namespace.queues.is_empty())
         {
@@ -56,6 +56,11 @@ impl Sight {
         }
         let key = key(&view);
         view.namespaces.iter_mut().for_each(|namespace| self.hide(namespace, &key));
+        for worked in view.services.iter_mut().flat_map(|service| &mut service.queues) {
+            if !self.sees(&worked.namespace) {
+                worked.queue = hash_of_queue(&key, &worked.namespace, &worked.queue);
+            }
+        }
         Cow::Owned(view)
     }
 
@@ -66,16 +71,36 @@ impl Sight {
         all
     }
 
+    /// Whether names in this namespace are for this one.
+    fn sees(&self, namespace: &str) -> bool {
+        self.is_operator || self.namespaces.iter().any(|name| name == namespace)
+    }
+
     fn hide(&self, namespace: &mut NamespaceView, key: &hmac::Key) {
-        if !(self.is_operator || self.namespaces.contains(&namespace.name)) {
+        if !self.sees(&namespace.name) {
             for hot in &mut namespace.hot {
                 hot.key = hash(key, &format!("hot key of {}: {}", namespace.name, hot.key));
             }
             for queue in &mut namespace.queues {
-                queue.name = hash(key, &format!("queue of {}: {}", namespace.name, queue.name));
+                queue.name = hash_of_queue(key, &namespace.name, &queue.name);
+                queue.is_hidden = true;
             }
         }
     }
+}
+
+/// The queue that is shown by this hash to who has no token, as it is shown to the others.
+pub fn queue_behind<'a>(view: &'a View, namespace: &str, hash: &str) -> Option<&'a QueueView> {
+    let key = key(view);
+    let of = view.namespaces.iter().find(|of| of.name == namespace)?;
+    let mut found = of.queues.iter().filter(|queue| hash_of_queue(&key, namespace, &queue.name) == hash);
+    // Two of one hash are not told apart.
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+fn hash_of_queue(key: &hmac::Key, namespace: &str, queue: &str) -> String {
+    hash(key, &format!("queue of {namespace}: {queue}"))
 }
 
 /// The same at every node of the cluster, and known to no one else.

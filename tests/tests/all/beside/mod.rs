@@ -53,6 +53,7 @@ mod power;
 mod private;
 mod profiles;
 mod prometheus;
+mod queue_workers;
 mod queues;
 mod quotas;
 mod root;

@@ -1,23 +1,27 @@
 //! What of the view is shown to whom.
 
-use node::view::{CloneState, CloneView, HotKeyView, NamespaceView, ServiceView};
+use node::view::{CloneState, CloneView, HotKeyView, NamespaceView, QueueView, ServiceView, WorkedView};
 use serde_json::{Value, json};
 
 use super::*;
 
 const ALICE: &str = "user:alice@example.com:pin";
+const QUEUE: &str = "mails of alice";
 
 fn secrets(view: &mut Arc<View>) {
     let namespace = |name: &str| {
         let mut namespace: NamespaceView =
             serde_json::from_value(json!({"name": name, "class": "linear", "lease_ms": 0, "promise": "p"})).unwrap();
         namespace.hot = vec![HotKeyView { key: ALICE.into(), rate: 476, waiters: 0 }];
+        namespace.queues = vec![QueueView { name: QUEUE.into(), dead: 2, ..QueueView::default() }];
         namespace
     };
     let clone = CloneView { last_output: vec!["secret=hunter2".into()], state: CloneState::Backoff, ..clone() };
     let mut service: ServiceView =
         serde_json::from_value(json!({"name": "shop", "wanted": 1, "clones": [], "at": []})).unwrap();
     service.clones = vec![clone];
+    let worked = || WorkedView { namespace: "carts".into(), queue: QUEUE.into(), ..WorkedView::default() };
+    service.queues = vec![worked()];
     *view = Arc::new(View {
         namespaces: vec![namespace("carts"), namespace("webs")],
         services: vec![service],
@@ -61,6 +65,11 @@ async fn keys_are_for_who_has_the_namespace_and_output_is_for_the_operator() {
             let keys: Vec<&Value> = all.as_array().unwrap().iter().map(|of| &of["hot"][0]["key"]).collect();
             let is_shown = [*keys[0] == ALICE, *keys[1] == ALICE];
             assert_eq!(is_shown, [carts, webs_shown], "{line} {headers:?}: {json}");
+            let queues = all.as_array().unwrap().iter().map(|of| of["queues"][0]["name"] == QUEUE);
+            assert_eq!(queues.collect::<Vec<_>>(), [carts, webs_shown], "{line} {headers:?}: {json}");
+            assert_eq!(all[0]["queues"][0]["is_hidden"] == true, !carts, "{json}");
+            let worked = &json["services"][0]["queues"][0]["queue"];
+            assert_eq!(*worked == QUEUE, carts && line != "GET /v1/ns", "{line} {headers:?}: {json}");
             assert_eq!(all[0]["hot"][0]["rate"], 476);
             assert_eq!(json.to_string().contains("hunter2"), output && line != "GET /v1/ns", "{line} {headers:?}");
         }
@@ -83,4 +92,31 @@ async fn a_hidden_key_has_a_hash_that_stays_and_says_nothing_without_the_cluster
     assert_eq!(hash().await, first);
     toy.view.send_modify(|view| *view = Arc::new(View { admin_token: "another".into(), ..View::clone(view) }));
     assert_ne!(hash().await, first);
+}
+
+#[tokio::test]
+async fn the_operator_has_dead_jobs_wait_again_by_the_hash_that_stands_for_their_queue() {
+    use state::linear::{Ran, Reply};
+    let replies = vec![Reply::List(Vec::new()), Reply::List(vec![Reply::Int(2), Reply::Int(0)])];
+    let (toy, router) = toy(vec![Answer::Linear(Outcome::Done(Ran::Done(replies)))]);
+    toy.declare("carts", NamespaceSpec::new_linear());
+    toy.view.send_modify(secrets);
+    let json = shown(&router, "GET /v1/ns", &[]).await;
+    let hash = json[0]["queues"][0]["name"].as_str().unwrap().to_owned();
+    let path = format!("POST /v1/ns/carts/queues/{hash}/retry?hidden=true");
+    // Whoever has the namespace's token sees names.
+    for (line, headers, status) in [
+        (path.clone(), &[CARTS][..], 401),
+        (path.clone(), &[], 401),
+        (path.replace(&hash, "00000000"), &[ROOT], 404),
+        (path.replace("/carts/", "/webs/"), &[ROOT], 404),
+        (path.replace("true", "maybe"), &[ROOT], 400),
+    ] {
+        let answer = call(&router, request(&line, headers, "")).await;
+        assert_eq!(answer.status().as_u16(), status, "{line} {headers:?}");
+    }
+    let answer = call(&router, request(&path, &[ROOT], "")).await;
+    assert_eq!((answer.status().as_u16(), text(answer).await), (200, r#"{"dead":0,"retried":2}"#.to_owned()));
+    let Some(Ask::Linear(op)) = toy.asked.lock().unwrap().pop() else { panic!("nobody was asked") };
+    assert!(op.steps.iter().all(|step| step.key == QUEUE), "{op:?}");
 }
