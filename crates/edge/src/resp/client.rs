@@ -324,6 +324,9 @@ impl Client {
                 let new = || (0, Arc::clone(&home), view.class_of(namespace));
                 let (database, space, class) =
                     selected.map_or_else(new, |had| (had.database, had.namespace, had.class));
+                if self.tracks.as_ref().is_some_and(|tracks| !tracks.is_of(namespace, &space)) {
+                    self.tracks = None;
+                }
                 self.known = Some(Known {
                     home,
                     database,
@@ -333,7 +336,7 @@ impl Client {
                     seen: (Arc::clone(&view.tokens), Arc::clone(&view.formers)),
                 });
                 if self.hears.as_ref().is_some_and(|hears| hears.namespace() != namespace) {
-                    (self.hears, self.tracks) = (None, None);
+                    self.hears = None;
                 }
                 self.wrong_passwords = 0;
                 (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);

@@ -376,7 +376,11 @@ impl Conn {
         while self.may_hear()
             && let Some(told) = self.client.hears.as_deref().and_then(Hears::next)
         {
-            self.out.push(told, self.client.protocol);
+            // Who has gone back to RESP2 while values were followed is told nothing between replies.
+            let is_lost = self.client.protocol == Protocol::Resp2 && matches!(told, Reply::Stale(_));
+            if !is_lost || self.client.hears.as_deref().is_some_and(Hears::is_of_stale) {
+                self.out.push(told, self.client.protocol);
+            }
         }
         self.unread.count(self.out.len());
         true

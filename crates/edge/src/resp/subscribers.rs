@@ -326,6 +326,11 @@ impl Hears {
         protocol == Protocol::Resp2 && self.listener.names.iter().any(|names| !names.borrow().is_empty())
     }
 
+    /// Does it listen to what changes in what others have read?
+    pub fn is_of_stale(&self) -> bool {
+        self.listener.hears(Kind::Channel, changes::tracking::CHANNEL)
+    }
+
     /// Tells this waker when there is something.
     pub fn wakes(&self, waker: &Waker) {
         let mut kept = self.listener.waker.borrow_mut();

@@ -67,6 +67,8 @@ enum State {
     Begins,
     /// Each change from now on is told.
     Runs,
+    /// Nobody wants to know any more.
+    Left,
     Ended,
 }
 
@@ -150,10 +152,10 @@ impl Changes {
                 Class::Soft => soft::follow(&all, &of).await,
                 _ => linear::follow(&all, &of).await,
             }
-            // The namespace is gone, or nobody wants to know.
-            of.state.send_replace(State::Ended);
             all.forget(&of);
+            // The namespace is gone, or nobody wants to know.
             if of.is_wanted() {
+                of.state.send_replace(State::Ended);
                 all.tracking.missed(&of.namespace, false);
             }
         });
@@ -192,7 +194,7 @@ impl Changes {
 
     /// Some changes may be missing, or all keys are gone.
     fn missed(&self, feed: &Feed) {
-        let is_begin = matches!(*feed.state.borrow(), State::Begins);
+        let is_begin = matches!(*feed.state.borrow(), State::Begins | State::Left);
         self.tracking.missed(&feed.namespace, is_begin);
     }
 }
@@ -205,7 +207,9 @@ impl Feed {
     fn runs(&self) {
         self.state.send_if_modified(|state| {
             let begins = matches!(state, State::Begins);
-            *state = State::Runs;
+            if begins {
+                *state = State::Runs;
+            }
             begins
         });
     }
@@ -218,7 +222,8 @@ impl Wants {
         async move {
             let begun = state.wait_for(|state| !matches!(state, State::Begins));
             match timeout(BEGIN_TIME_MAX, begun).await {
-                Ok(Ok(state)) if matches!(*state, State::Runs) => Ok(()),
+                // Who asked in one go with what ends it has had what it wanted.
+                Ok(Ok(state)) if matches!(*state, State::Runs | State::Left) => Ok(()),
                 Ok(_) => Err(Reply::error("ERR the namespace was removed")),
                 Err(_) => Err(Reply::error("BUSY nobody tells now what changes in this namespace, retry in 100 ms")),
             }
@@ -242,6 +247,7 @@ impl Drop for Wants {
         if !feed.is_wanted() {
             // Its task ends by the next answer; who wants it meanwhile begins another one.
             self.all.forget(feed);
+            feed.state.send_replace(State::Left);
         }
     }
 }

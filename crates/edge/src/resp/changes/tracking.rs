@@ -339,6 +339,11 @@ impl Tracks {
         if let To::Other(id) = self.tracker.to { Some(id) } else { None }
     }
 
+    /// Are these the keys that it follows, of this client of the namespace?
+    pub fn is_of(&self, home: &str, namespace: &str) -> bool {
+        *self.tracker.home == *home && *self.tracker.namespace == *namespace
+    }
+
     /// Is there nobody any more who could be told for it?
     pub fn is_broken(&self) -> bool {
         self.redirect().is_some_and(|id| self.all.subscribers.listener(id).is_none())

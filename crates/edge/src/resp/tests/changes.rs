@@ -136,6 +136,52 @@ fn who_keeps_what_it_has_read_is_told_when_that_changes_and_once() {
     });
 }
 
+/// What one command of a pipeline begins another one of it may end before anybody has told that it has begun.
+#[test]
+fn what_a_pipeline_begins_and_ends_is_answered_as_if_it_came_one_by_one() {
+    with_door(|toy, mut stream| async move {
+        set_bank(&toy, base::LEVEL);
+        for (commands, replies) in [
+            (&["CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT GETREDIR"][..], "+OK\r\n+OK\r\n:-1\r\n"),
+            (
+                &["CLIENT TRACKING ON BCAST", "CLIENT TRACKING OFF", "CLIENT TRACKING ON", "CLIENT GETREDIR"],
+                "+OK\r\n+OK\r\n+OK\r\n:0\r\n",
+            ),
+            (&["CLIENT TRACKING OFF", "CLIENT TRACKING ON", "CLIENT TRACKING ON NOLOOP"], "+OK\r\n+OK\r\n+OK\r\n"),
+            (&["CLIENT TRACKING OFF", "CLIENT TRACKING ON", "RESET"], "+OK\r\n+OK\r\n+RESET\r\n"),
+            (&["CLIENT TRACKING ON", "AUTH bank secret3", "CLIENT GETREDIR"], "+OK\r\n+OK\r\n:0\r\n"),
+            (
+                &["CLIENT TRACKING OFF", "PSUBSCRIBE __keyspace@0__:*", "PUNSUBSCRIBE", "PING"],
+                "+OK\r\n>3\r\n$10\r\npsubscribe\r\n$16\r\n__keyspace@0__:*\r\n:1\r\n\
+                 >3\r\n$12\r\npunsubscribe\r\n$16\r\n__keyspace@0__:*\r\n:0\r\n+PONG\r\n",
+            ),
+            (&["CLIENT TRACKING ON", "QUIT"], "+OK\r\n+OK\r\n"),
+        ] {
+            sign_in_three(&mut stream).await;
+            send(&mut stream, commands).await;
+            expect(&mut stream, replies, &format!("{commands:?}")).await;
+        }
+    });
+}
+
+/// A client that has gone back to RESP2 could not tell what it is told from its replies.
+#[test]
+fn who_follows_values_and_goes_back_to_resp2_is_told_nothing_between_replies() {
+    with_door(|toy, mut stream| async move {
+        set_bank(&toy, base::LEVEL);
+        let mut writer = another(&stream).await;
+        sign_in_three(&mut stream).await;
+        send(&mut stream, &["CLIENT TRACKING ON BCAST", "HELLO 2"]).await;
+        until_ends(&mut stream, "modules\r\n*0\r\n").await;
+        send(&mut writer, &["SET a 1", "SET b 1"]).await;
+        expect(&mut writer, "+OK\r\n+OK\r\n", "SET").await;
+        send(&mut stream, &["PING", "HELLO 3"]).await;
+        assert_eq!(until_ends(&mut stream, "modules\r\n*0\r\n").await.find("invalidate"), None);
+        send(&mut writer, &["SET a 2"]).await;
+        until_ends(&mut stream, &stale(&["a"])).await;
+    });
+}
+
 /// What is no reply comes also to who wants none.
 #[test]
 fn who_wants_no_replies_hears_what_it_listens_to() {
@@ -260,6 +306,9 @@ fn beginnings_choices_and_other_connections() {
         until_ends(&mut old, &format!("$-1\r\n:{id}\r\n+OK\r\n")).await;
         let told = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nd\r\n";
         until_ends(&mut writer, told).await;
+        // What it follows is of the namespace that it was in.
+        send(&mut old, &["AUTH carts secret", "CLIENT GETREDIR"]).await;
+        expect(&mut old, "+OK\r\n:-1\r\n", "another namespace").await;
     });
 }
 
