@@ -150,6 +150,8 @@ pub enum Keys {
     AllButFirst,
     /// As many as this argument says, behind it.
     Counted(usize),
+    /// As many as this argument says, behind it, each with a value.
+    CountedPairs(usize),
     /// The first, and as many as this argument says, behind it.
     AndCounted(usize),
     /// Those of the command that begins with this argument.
@@ -172,7 +174,8 @@ impl Keys {
             Keys::Pairs => Some((1, -1, 2)),
             Keys::Second => Some((2, 2, 1)),
             Keys::AllButFirst => Some((2, -1, 1)),
-            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) | Keys::Streams | Keys::AndStored(_) => None,
+            Keys::Counted(_) | Keys::CountedPairs(_) | Keys::AndCounted(_) => None,
+            Keys::Wrapped(_) | Keys::Streams | Keys::AndStored(_) => None,
         }
     }
 }
@@ -291,11 +294,13 @@ impl Spec {
     pub fn key_positions(&self, command: &Command, at: usize) -> Positions {
         let len = command.len();
         let rest = match self.keys {
-            Keys::Counted(numkeys) | Keys::AndCounted(numkeys) => {
+            Keys::Counted(numkeys) | Keys::CountedPairs(numkeys) | Keys::AndCounted(numkeys) => {
                 let first = at + numkeys + 1;
+                let step = if matches!(self.keys, Keys::CountedPairs(_)) { 2 } else { 1 };
                 let count = integer(command.arg(first - 1)).and_then(|count| usize::try_from(count).ok());
-                let end = count.and_then(|count| first.checked_add(count)).filter(|end| *end <= len);
-                (first..end.unwrap_or(first)).step_by(1)
+                let words = count.and_then(|count| count.checked_mul(step));
+                let end = words.and_then(|words| first.checked_add(words)).filter(|end| *end <= len);
+                (first..end.unwrap_or(first)).step_by(step)
             }
             Keys::Wrapped(inner) => match linear::find(command.arg(at + inner)) {
                 Some(spec) if !matches!(spec.keys, Keys::Wrapped(_)) => {

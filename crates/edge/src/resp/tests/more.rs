@@ -191,3 +191,22 @@ fn what_texts_have_in_common_is_told() {
         ("OBJECT FREQ none", "$-1\r\n"),
     ]);
 }
+
+#[test]
+fn several_values_are_stored_with_one_end_if_there_are_all_or_none_of_their_keys() {
+    check_linear(&[
+        ("MSETEX 2 a 1 b 2 EX 100", ":1\r\n"),
+        ("MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+        ("MSETEX 2 a 3 c 3 NX", ":0\r\n"),
+        ("MSETEX 2 a 3 c 3 XX", ":0\r\n"),
+        ("MSETEX 2 a 4 b 4 XX KEEPTTL", ":1\r\n"),
+        ("EXISTS a b c", ":2\r\n"),
+        ("PERSIST b", ":1\r\n"),
+        ("MSETEX 2 c 5 d 5 NX PXAT 1", ":1\r\n"),
+        ("EXISTS c d", ":0\r\n"),
+        ("COMMAND GETKEYS MSETEX 2 a 1 b 2 NX", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+        ("MSETEX 0 a 1", "-ERR invalid numkeys value\r\n"),
+        ("MSETEX 1 a 1 NX XX", "-ERR syntax error\r\n"),
+        ("MSETEX 1 a 1 GET", "-ERR syntax error\r\n"),
+    ]);
+}

@@ -50,7 +50,7 @@ const LINEAR: &str = "
     EXPIREAT ends 4102444800\nPEXPIREAT ends 4102444800000\nPERSIST text\nRENAME text new\nRENAMENX text new\nCOPY text new
     EXPIRETIME text\nPEXPIRETIME text\nDUMP text\nRESTORE new 5000 \0\x01v\x06\0\0\0\0\0\0\0\0\0\nGET text\nSET text v\nSETNX text v\nSETEX text 100 v\nPSETEX text 5000 v
     GETSET text v\nGETDEL text\nGETEX text\nDIGEST text\nDELEX text\nSTRLEN text\nAPPEND text v\nGETRANGE text 0 1
-    SUBSTR text 0 1\nSETRANGE text 0 v\nMSETNX new v\nINCR number\nDECR number\nINCRBY number 1\nDECRBY number 1
+    SUBSTR text 0 1\nSETRANGE text 0 v\nMSETNX new v\nMSETEX 1 text v\nINCR number\nDECR number\nINCRBY number 1\nDECRBY number 1
     INCRBYFLOAT number 1\nMGET text\nMSET text v\nSETBIT text 0 1\nGETBIT text 0\nBITCOUNT text\nBITPOS text 1
     BITOP NOT new text\nBITFIELD text SET u8 0 1\nBITFIELD_RO text GET u8 0\nLCS text number\nPFADD sketch c\nPFCOUNT sketch
     PFMERGE new sketch\nSORT list ALPHA\nSORT_RO list ALPHA\nGEOADD geo 3 3 c\nGEOPOS geo a\nGEOHASH geo a\nGEODIST geo a b

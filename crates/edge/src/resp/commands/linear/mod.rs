@@ -82,7 +82,7 @@ pub static INSTEAD: refused::Table = &[
         "streams have the commands of Redis 7.2: XACK and XDEL in MULTI, XCLAIM, ids of one's own",
     ),
     (&["PFDEBUG", "PFSELFTEST"], "GET gives the bytes of a HyperLogLog, as Redis has them"),
-    (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
+    (&["INCREX"], "MULTI, INCRBY, EXPIRE, EXEC"),
     (&["JSON.*"], "GET and SET a JSON text; FCALL json.merge 1 key patch changes it"),
     (
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],

@@ -100,6 +100,18 @@ pub const ALL: &[Spec] = &[
         ),
         "all keys must be in one shard",
     ),
+    noted(
+        spec(
+            "MSETEX",
+            -4,
+            Keys::CountedPairs(1),
+            Does::Write,
+            "numkeys key value [key value ...] [NX | XX] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
+            "stores several values with one end: 1, or 0 if there is one of the keys (NX), or not each of them (XX)",
+            set_many_ex,
+        ),
+        "atomic; all keys must be in one shard; with NX and XX not inside MULTI",
+    ),
     spec("INCR", 2, Keys::One, Does::Write, "key", "adds one", |call| add(call, Some(1))),
     spec("DECR", 2, Keys::One, Does::Write, "key", "subtracts one", |call| add(call, Some(-1))),
     spec("INCRBY", 3, Keys::One, Does::Write, "key delta", "adds a number", |call| {
@@ -167,6 +179,81 @@ fn set_many_new(call: &mut Call<'_>) -> Act {
     })
 }
 
+/// How often it is looked anew whether all keys are there: others may write them between the look and the write.
+const LOOKS_MAX: usize = 8;
+
+fn set_many_ex(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let pairs = integer(command.arg(1)).and_then(|pairs| usize::try_from(pairs).ok()).filter(|pairs| *pairs > 0);
+    let Some(pairs) = pairs else { return Act::Now(Reply::error("ERR invalid numkeys value")) };
+    let Some(options) = pairs.checked_mul(2).map(|words| words + 2).filter(|at| *at <= command.len()) else {
+        return Act::Now(wrong_arity("MSETEX"));
+    };
+    let Options { lease, moment, when, compare, get, persist } = match Options::read(command, options, "msetex") {
+        Ok(options) => options,
+        Err(error) => return Act::Now(error),
+    };
+    if compare.is_some() || get || persist {
+        return syntax_error();
+    }
+    let end = end_of(moment, lease);
+    let keys: Vec<Bytes> = (2..options).step_by(2).map(|at| command.key(at)).collect();
+    let put = |(at, key): (usize, &Bytes)| {
+        Step::new(key.clone(), "put", put_args(command.value(2 * at + 3), "always", end.clone(), false))
+    };
+    let puts: Vec<Step> = keys.iter().enumerate().map(put).collect();
+    let Some(when) = when.filter(|when| *when != When::Always) else {
+        return steps(call, puts, |got| match ok(got) {
+            Reply::Simple(_) => Reply::Int(1),
+            wrong => wrong,
+        });
+    };
+    let space = call.space();
+    let name = space.name.clone();
+    Call::later(async move {
+        for _ in 0..LOOKS_MAX {
+            let versions = match when {
+                When::Present => {
+                    let looks = keys.iter().map(|key| Step::new(key.clone(), "look", Vec::new())).collect();
+                    match space.ask_linear(Op::of(name.clone(), looks)).await {
+                        Outcome::Done(Ran::Done(got)) => got.iter().map(version_of).collect(),
+                        other => return reply(other, plain),
+                    }
+                }
+                _ => Some(vec![0; keys.len()]),
+            };
+            let Some(versions) = versions else { return Reply::Int(0) };
+            let conditions = keys.iter().zip(versions).map(|(key, version)| Condition { key: key.clone(), version });
+            let op = Op { conditions: conditions.collect(), ..Op::of(name.clone(), puts.clone()) };
+            match space.ask_linear(op).await {
+                Outcome::Done(Ran::Done(got)) if matches!(ok(got.clone()), Reply::Simple(_)) => return Reply::Int(1),
+                Outcome::Done(Ran::Done(got)) => return ok(got),
+                Outcome::Done(Ran::Unmet) if when == When::Present => (),
+                Outcome::Done(Ran::Unmet) => return Reply::Int(0),
+                other => return reply(other, plain),
+            }
+        }
+        Reply::error("BUSY others write these keys all the time, retry in 100 ms")
+    })
+}
+
+/// The version of a key that was looked at, if it is there.
+fn version_of(looked: &Got) -> Option<u64> {
+    let Got::List(parts) = looked else { return None };
+    parts.iter().find_map(|part| if let Got::Int(version) = part { Some(*version as u64) } else { None })
+}
+
+fn end_of(moment: Option<u64>, lease: Option<Ends>) -> String {
+    match (moment, lease) {
+        (Some(moment), _) => moment::at(moment),
+        (None, None | Some(Ends::By(Lease::Default))) => "none".to_owned(),
+        (None, Some(Ends::By(Lease::Keep))) => "keep".to_owned(),
+        (None, Some(Ends::By(Lease::For(span)))) => span.as_millis().max(1).to_string(),
+        // What has passed is a moment.
+        (None, Some(Ends::Now)) => moment::at(0),
+    }
+}
+
 fn put_args(value: Bytes, when: impl Into<Bytes>, end: impl Into<String>, wants_old: bool) -> Vec<Bytes> {
     let mut args = vec![value, when.into(), word(end)];
     if wants_old {
@@ -189,14 +276,7 @@ fn set(call: &mut Call<'_>) -> Act {
         (None, Some(compare)) => compare.condition(),
         (Some(_), _) => return syntax_error(),
     };
-    let end = match (moment, lease) {
-        (Some(moment), _) => moment::at(moment),
-        (None, None | Some(Ends::By(Lease::Default))) => "none".to_owned(),
-        (None, Some(Ends::By(Lease::Keep))) => "keep".to_owned(),
-        (None, Some(Ends::By(Lease::For(span)))) => span.as_millis().max(1).to_string(),
-        // What has passed is a moment.
-        (None, Some(Ends::Now)) => moment::at(0),
-    };
+    let end = end_of(moment, lease);
     one_with(call, "put", put_args(command.value(2), when, end, get), if get { old } else { stored })
 }
 
