@@ -180,6 +180,19 @@ fn a_value_that_is_there_after_its_end_is_caught() {
     );
 }
 
+#[test]
+fn a_field_that_is_there_after_its_end_is_caught() {
+    assert_eq!(
+        caught(Bug::Linear(linear::bugs::Bug::FieldsLate)),
+        Some("a value of class linear is gone a moment after its end, however much is written")
+    );
+}
+
+#[test]
+fn a_job_that_two_workers_have_is_caught() {
+    assert_eq!(caught(Bug::Linear(linear::bugs::Bug::JobsShared)), Some(linear::jobs::HELD));
+}
+
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {

@@ -27,6 +27,10 @@ pub enum Bug {
     Twice,
     /// Values that end live twice as long as they were to.
     Late,
+    /// Fields that end live twice as long as they were to.
+    FieldsLate,
+    /// Workers have jobs for a moment, however long they said.
+    JobsShared,
     /// After a restart the end of each group's log is not there, and what the others say of it is not heeded.
     Forgets,
 }
@@ -65,6 +69,18 @@ impl Spoiler {
                     && let Some(ms) = std::str::from_utf8(end).ok().and_then(|end| end.parse::<u64>().ok())
                 {
                     *end = (2 * ms).to_string().into();
+                }
+            }
+            Bug::FieldsLate | Bug::JobsShared => {
+                if let [step] = &mut op.steps[..]
+                    && let Some(span) = step.args.get_mut(1)
+                    && let Some(ms) = std::str::from_utf8(span).ok().and_then(|end| end.parse::<u64>().ok())
+                {
+                    match (self.bug, step.function) {
+                        (Bug::FieldsLate, "hash.set-expire") => *span = (2 * ms).to_string().into(),
+                        (Bug::JobsShared, "queue.take") => *span = Bytes::from_static(b"1"),
+                        _ => (),
+                    }
                 }
             }
             _ => (),

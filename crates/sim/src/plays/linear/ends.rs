@@ -1,4 +1,4 @@
-//! What ends by itself: values with an end, and leases.
+//! What ends by itself: values and fields of hashes with an end, and leases.
 //!
 //! Clocks of nodes drift and jump, so nobody can say when exactly something ends. But what has ended or was removed stays
 //! away, what ends only long after the run is there, and a lease's tokens grow with time and have one holder each. And while
@@ -20,7 +20,7 @@ const LEASE: &str = "a lease has one holder at a time, and its token is higher t
 
 /// A force of a disk and the way there and back take milliseconds; but where all is calm a lead may still be handed over, which at worst
 /// takes an election, and the largest values may be before it in the log.
-const GONE_WITHIN: Span = Span::millis(1_500);
+pub const GONE_WITHIN: Span = Span::millis(1_500);
 
 #[derive(Default)]
 pub struct Ends {
@@ -70,13 +70,15 @@ impl Ends {
     pub fn end(&mut self, act: &Act, reply: &Reply, start: Time, now: Time) -> Result<(), Broken> {
         let wrong = |promise| Err(Broken { promise, at: now, what: format!("{act:?} gave {reply:?}") });
         match (act, reply) {
-            (Act::Brief { id, .. }, Reply::List(list)) if list.first() == Some(&Reply::Int(1)) => {
+            (Act::Brief { id, .. }, reply) if is_stored(reply) => {
                 let brief = self.briefs.get_mut(id).expect("it began");
                 brief.there.get_or_insert(now);
                 Ok(())
             }
-            (Act::SeeBrief { id }, Reply::List(list)) => {
-                let value = list.first().and_then(|value| if let Reply::Bytes(v) = value { number(v) } else { None });
+            (Act::SeeBrief { id }, Reply::List(_) | Reply::Bytes(_)) => {
+                // A field alone, or a value with its version.
+                let value = if let Reply::List(list) = reply { list.first() } else { Some(reply) };
+                let value = value.and_then(|value| if let Reply::Bytes(v) = value { number(v) } else { None });
                 match self.briefs.get_mut(id) {
                     Some(brief) if brief.is_late(self.calm_since, start) => wrong(LATE),
                     Some(brief) if value == Some(*id) && brief.gone.is_none_or(|gone| start <= gone) => {
@@ -115,6 +117,11 @@ impl Ends {
             _ => wrong(ENDS),
         }
     }
+}
+
+/// What tells that a value was stored, or a field.
+fn is_stored(reply: &Reply) -> bool {
+    *reply == Reply::Int(1) || matches!(reply, Reply::List(list) if list.first() == Some(&Reply::Int(1)))
 }
 
 impl Brief {
@@ -167,6 +174,13 @@ mod tests {
         assert_eq!(check(&[put(LONG), see(&away)]), Some(ENDS));
         assert_eq!(check(&[put(LONG), remove(1), see(&there)]), Some(ENDS));
         assert_eq!(check(&[see(&there)]), Some(ENDS));
+        // Of a field.
+        let put = |lives| (Act::Brief { id: 2, lives }, Reply::Int(1));
+        let (there, see) = (Reply::Bytes(Bytes::from("2")), |reply: &Reply| (Act::SeeBrief { id: 2 }, reply.clone()));
+        let remove = |n| (Act::EndBrief { id: 2 }, Reply::Int(n));
+        assert_eq!(check(&[put(short), see(&there), see(&away), remove(0)]), None);
+        assert_eq!(check(&[put(short), see(&away), see(&there)]), Some(ENDS));
+        assert_eq!(check(&[put(LONG), see(&away)]), Some(ENDS));
     }
 
     #[test]

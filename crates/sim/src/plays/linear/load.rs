@@ -1,5 +1,6 @@
 //! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
-//! lists, transfers between accounts, drawings from urns (sets and sorted sets), values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! lists (of which some are streams), transfers between accounts, drawings from urns (sets, sorted sets, and streams, of which a group
+//! reads), values and fields of hashes that end, leases, jobs, and reads of all of these. Half of the writes have ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -29,15 +30,24 @@ const LARGE_KEY: &str = "g";
 const LARGE: f64 = 1.0 / 2_000.0;
 const LARGE_BYTES_MAX: u64 = 15 << 20;
 const LISTS: u64 = 2;
-const URNS: u64 = 2;
+/// What the names of lists begin with that are streams.
+const STREAM: &str = "s";
+const URNS: u64 = 3;
 /// What the names of urns begin with that are sorted sets, in which each item has itself as its score.
 const SORTED_URN: &str = "z";
+/// ... and of those that are streams, whose entries a group gives to who draws.
+const STREAM_URN: &str = "t";
+const GROUP: &str = "g";
+/// So many values with an end that are fields are in one hash, about.
+const FIELDS: u64 = 16;
 /// Items of an urn.
 pub const DRAWN_AT_ONCE: usize = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
 const LIST_AGE: u64 = 1_000;
 pub const ACCOUNTS: u64 = 4;
 const LEASES: u64 = 2;
+/// Jobs that a worker takes.
+pub const TAKEN_AT_ONCE: usize = 2;
 /// So many values with an end are looked at by anybody: the last ones, of which some should have ended.
 const BRIEFS: usize = 12;
 /// So long that it cannot end in a run, whatever clocks do.
@@ -111,6 +121,26 @@ pub enum Act {
     EndBrief {
         id: WriteId,
     },
+    PutJob {
+        queue: String,
+        id: WriteId,
+    },
+    /// For so long, unless they are done before.
+    TakeJobs {
+        queue: String,
+        id: WriteId,
+        lives: Span,
+    },
+    /// Says that a job is done.
+    EndJob {
+        queue: String,
+        ticket: Ticket,
+        id: WriteId,
+    },
+    /// What a queue says of itself.
+    Queue {
+        queue: String,
+    },
     Claim {
         lease: String,
         holder: usize,
@@ -129,6 +159,13 @@ pub enum Act {
     },
 }
 
+/// What a worker has of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    pub job: u64,
+    pub turn: u64,
+}
+
 struct Client {
     rng: Rng,
     pause: Span,
@@ -138,6 +175,8 @@ struct Client {
     watched: u64,
     /// The lease that it was given last, and its token.
     holds: Option<(String, u64)>,
+    /// Jobs that it has taken, with their queues.
+    jobs: Vec<(String, Ticket)>,
     /// Its keys are in the namespace with many shards.
     wide: bool,
 }
@@ -153,7 +192,15 @@ impl LinearLoad {
     pub fn new(mut rng: Rng) -> Self {
         let pause = Span::millis(*rng.pick(&[30, 100, 300]).expect("it is not empty"));
         let (clients, wide) = (rng.between(2, 6), rng.between(1, 4));
-        let client = |n| Client { rng: rng.fork(), pause, read: None, watched: 0, holds: None, wide: n >= clients };
+        let client = |n| Client {
+            rng: rng.fork(),
+            pause,
+            read: None,
+            watched: 0,
+            holds: None,
+            jobs: Vec::new(),
+            wide: n >= clients,
+        };
         Self { clients: (0..clients + wide).map(client).collect(), writes: 0, briefs: Vec::new() }
     }
 
@@ -182,6 +229,10 @@ impl LinearLoad {
         self.clients[client].holds = Some((lease.to_owned(), token));
     }
 
+    pub fn has_taken(&mut self, client: usize, queue: &str, ticket: Ticket) {
+        self.clients[client].jobs.push((queue.to_owned(), ticket));
+    }
+
     /// Half of what writes has an id that its client has made.
     pub fn name(&mut self, client: usize, act: &Act, now: Time) -> Option<Uuid> {
         let rng = &mut self.clients[client].rng;
@@ -198,19 +249,26 @@ impl LinearLoad {
     }
 
     pub fn draw(&mut self, client: usize) -> (Act, Span) {
-        let Client { rng, read, watched, wide, holds, .. } = &mut self.clients[client];
+        let Client { rng, read, watched, wide, holds, jobs, .. } = &mut self.clients[client];
         let wide = *wide;
         let key =
             if wide { format!("{WIDE_KEY}{}", rng.below(WIDE_KEYS)) } else { format!("{KEY}{}", rng.below(KEYS)) };
         let age = self.writes / LIST_AGE;
         // Also the ones before: what was pushed late must not appear twice there.
         let age = if rng.chance(0.1) { age.saturating_sub(1) } else { age };
-        let list = format!("{}{age}-{}", if wide { WIDE_LIST } else { "l" }, rng.below(LISTS));
+        let nth = rng.below(LISTS);
+        let begin = match nth {
+            _ if wide => WIDE_LIST,
+            0 => "l",
+            _ => STREAM,
+        };
+        let list = format!("{begin}{age}-{nth}");
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;
         let urn = match rng.below(URNS) {
             0 => format!("u{age}"),
+            1 => format!("{STREAM_URN}{age}"),
             n => format!("{SORTED_URN}{age}-{n}"),
         };
         if rng.chance(LARGE) {
@@ -218,15 +276,28 @@ impl LinearLoad {
             let act = if rng.chance(0.5) { Act::Put { key, id } } else { Act::Get { key } };
             return (act, budget);
         }
+        let queue = format!("q{age}");
         let act = match rng.below(100) {
             0..12 => Act::Get { key },
             12..20 => Act::Stale { key, bound: Span::millis(*rng.pick(&[20, 300, 3_000]).expect("it is not empty")) },
             20..30 if wide => Act::Scan,
             20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
-            30..47 => Act::Put { key, id },
+            30..39 => Act::Put { key, id },
+            39..47 if wide => Act::Put { key, id },
+            39..42 => Act::PutJob { queue, id },
+            42..46 => match jobs.pop().filter(|_| rng.chance(0.8)) {
+                Some((queue, ticket)) => Act::EndJob { queue, ticket, id },
+                None => {
+                    let lives = *rng.pick(&[Span::millis(700), Span::secs(4), LONG]).expect("it is not empty");
+                    Act::TakeJobs { queue, id, lives }
+                }
+            },
+            46..47 => Act::Queue { queue },
             47..55 if wide => Act::Put { key, id },
             47..51 => Act::Fill { urn, id },
             51..54 => Act::Draw { urn, id },
+            // Of a stream nobody sees what its group has not given yet.
+            54..55 if urn.starts_with(STREAM_URN) => Act::Draw { urn, id },
             54..55 => Act::Urn { urn },
             55..65 => match read.take() {
                 Some((key, version)) => Act::Cas { key, id, version, apart: rng.chance(0.5) },
@@ -281,6 +352,10 @@ impl Act {
             Act::Brief { .. } => "linear-brief",
             Act::SeeBrief { .. } => "linear-see-brief",
             Act::EndBrief { .. } => "linear-end-brief",
+            Act::PutJob { .. } => "linear-put-job",
+            Act::TakeJobs { .. } => "linear-take-jobs",
+            Act::EndJob { .. } => "linear-end-job",
+            Act::Queue { .. } => "linear-queue",
             Act::Claim { .. } => "linear-claim",
             Act::Release { .. } => "linear-release",
             Act::Scan => "linear-scan",
@@ -298,17 +373,24 @@ impl Act {
             | Act::Draw { .. }
             | Act::Brief { .. }
             | Act::EndBrief { .. }
+            | Act::PutJob { .. }
+            | Act::TakeJobs { .. }
+            | Act::EndJob { .. }
             | Act::Claim { .. }
             | Act::Release { .. } => true,
             Act::Get { .. } | Act::Stale { .. } | Act::Range { .. } | Act::Sum { .. } | Act::Scan => false,
-            Act::Urn { .. } => false,
+            Act::Urn { .. } | Act::Queue { .. } => false,
             Act::Watch { .. } | Act::SeeBrief { .. } => false,
         }
     }
 
     /// Does it need a program of the present level?
     pub fn is_newer(&self) -> bool {
-        matches!(self, Act::Transfer { id, .. } if id % 3 == 0) || self.is_sorted()
+        matches!(self, Act::Transfer { id, .. } if id % 3 == 0)
+            || self.is_sorted()
+            || self.is_of_stream()
+            || self.is_of_field()
+            || self.is_of_queue()
     }
 
     /// Is it about a sorted set?
@@ -317,6 +399,28 @@ impl Act {
             Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn.starts_with(SORTED_URN),
             _ => false,
         }
+    }
+
+    /// Is it about a stream?
+    pub fn is_of_stream(&self) -> bool {
+        match self {
+            Act::Fill { urn, .. } | Act::Draw { urn, .. } => urn.starts_with(STREAM_URN),
+            Act::Push { list, .. } | Act::Range { list } => list.starts_with(STREAM),
+            _ => false,
+        }
+    }
+
+    /// Is it about a value with an end that is a field of a hash?
+    fn is_of_field(&self) -> bool {
+        match self {
+            Act::Brief { id, .. } | Act::SeeBrief { id } | Act::EndBrief { id } => id % 2 == 0,
+            _ => false,
+        }
+    }
+
+    /// Is it about jobs?
+    pub fn is_of_queue(&self) -> bool {
+        matches!(self, Act::PutJob { .. } | Act::TakeJobs { .. } | Act::EndJob { .. } | Act::Queue { .. })
     }
 
     fn stale(&self) -> Option<Span> {
@@ -329,6 +433,8 @@ impl Act {
             Act::Push { list, .. } | Act::Range { list } => list,
             Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn,
             Act::Claim { lease, .. } | Act::Release { lease, .. } => lease,
+            Act::PutJob { queue, .. } | Act::TakeJobs { queue, .. } => queue,
+            Act::EndJob { queue, .. } | Act::Queue { queue } => queue,
             Act::Scan => WIDE_KEY,
             Act::Transfer { .. } | Act::Sum { .. } | Act::Watch { .. } => "",
             Act::Brief { .. } | Act::SeeBrief { .. } | Act::EndBrief { .. } => "",
@@ -353,12 +459,22 @@ impl Act {
             }
             step(key, "put", vec![word(value), word(when), word("none".into())])
         };
+        // At a time that grows about as names do.
+        let add = |key: &str, id: &WriteId| {
+            let args = [format!("*{id}"), "any".into(), "-".into(), "n".into(), id.to_string()];
+            step(key, "stream.add", args.map(word).into())
+        };
         let steps = match self {
             Act::Get { key } => vec![step(key, "look", vec![])],
             Act::Stale { key, .. } => vec![step(key, "look", vec![]), step(key, "age", vec![])],
             Act::Put { key, id } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, apart: true, .. } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, version, apart: false } => vec![put(key, id, format!("version:{version}"))],
+            Act::Push { list, id } if self.is_of_stream() => vec![add(list, id), step(list, "stream.length", vec![])],
+            Act::Range { list } if self.is_of_stream() => {
+                let all = ["0-0", "18446744073709551615-18446744073709551615", "forward", "-1"];
+                vec![step(list, "stream.range", all.map(|arg| word(arg.into())).into())]
+            }
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
             Act::Range { list } => vec![step(list, "list.range", vec![word("0".into()), word("-1".into())])],
             Act::Transfer { book, from, to, id } => {
@@ -374,6 +490,16 @@ impl Act {
                     steps.extend([push(), step(&journal(*book), "list.pop-first", pop)]);
                 }
                 steps
+            }
+            Act::Fill { urn, id } if self.is_of_stream() => {
+                // Mostly there is one, and that is an error which changes nothing.
+                let make = [GROUP, "0-0", "-", "make"].map(|arg| word(arg.into()));
+                vec![step(urn, "stream.group-make", make.into()), add(urn, id)]
+            }
+            Act::Draw { urn, .. } if self.is_of_stream() => {
+                let count = DRAWN_AT_ONCE.to_string();
+                let args = [GROUP, "someone", ">", "0", &count, "noack"].map(|arg| word(arg.into()));
+                vec![step(urn, "stream.read-group", args.into())]
             }
             Act::Fill { urn, id } if self.is_sorted() => {
                 let item = || [word(id.to_string()), word(id.to_string())];
@@ -393,12 +519,35 @@ impl Act {
                 vec![step(urn, "set.pop", vec![word(number.to_string()), word(DRAWN_AT_ONCE.to_string())])]
             }
             Act::Urn { urn } => vec![step(urn, "set.members", vec![])],
+            Act::Brief { id, lives } if self.is_of_field() => {
+                let args = ["always".into(), lives.as_millis().to_string(), id.to_string(), id.to_string()];
+                vec![step(&hash(*id), "hash.set-expire", args.map(word).into())]
+            }
+            Act::SeeBrief { id } if self.is_of_field() => {
+                vec![step(&hash(*id), "hash.get", vec![word(id.to_string())])]
+            }
+            Act::EndBrief { id } if self.is_of_field() => {
+                vec![step(&hash(*id), "hash.remove", vec![word(id.to_string())])]
+            }
             Act::Brief { id, lives } => {
                 let args = [id.to_string(), "always".into(), lives.as_millis().to_string()];
                 vec![step(&brief(*id), "put", args.map(word).into())]
             }
             Act::SeeBrief { id } => vec![step(&brief(*id), "look", vec![])],
             Act::EndBrief { id } => vec![step(&brief(*id), "remove", vec![])],
+            Act::PutJob { queue, id } => {
+                // More than it can be given: none dies.
+                let args = [id.to_string(), "tries".into(), "1000".into()];
+                vec![step(queue, "queue.put", args.map(word).into())]
+            }
+            Act::TakeJobs { queue, lives, .. } => {
+                let args = [TAKEN_AT_ONCE.to_string(), lives.as_millis().to_string()];
+                vec![step(queue, "queue.take", args.map(word).into())]
+            }
+            Act::EndJob { queue, ticket, .. } => {
+                vec![step(queue, "queue.done", vec![word(format!("{}.{}", ticket.job, ticket.turn))])]
+            }
+            Act::Queue { queue } => vec![step(queue, "queue.info", vec![])],
             Act::Claim { lease, holder, lives } => {
                 vec![step(lease, "lease.claim", vec![word(holder.to_string()), word(lives.as_millis().to_string())])]
             }
@@ -421,7 +570,7 @@ impl Act {
         // What has a condition is about one shard.
         let over = if self.is_wide() && !matches!(self, Act::Cas { .. }) { Over::Each } else { Over::One };
         // Of pushes every other one need not know how long its list is then.
-        let weak = matches!(self, Act::Push { id, .. } if id % 2 == 0);
+        let weak = matches!(self, Act::Push { id, .. } if id % 2 == 0) && !self.is_of_stream();
         let conditions = match self {
             Act::Cas { key, version, apart: true, .. } => {
                 vec![Condition { key: Bytes::from(key.clone()), version: *version }]
@@ -444,6 +593,11 @@ fn account(book: u64, n: u64) -> String {
 
 fn journal(book: u64) -> String {
     format!("j{book}")
+}
+
+/// Where it is a field.
+fn hash(id: WriteId) -> String {
+    format!("y{}", id / 1_000 % FIELDS)
 }
 
 fn brief(id: WriteId) -> String {

@@ -22,6 +22,7 @@ use splits::{Can, Splits};
 pub mod books;
 pub mod bugs;
 pub mod ends;
+pub mod jobs;
 pub mod load;
 pub mod promise;
 pub mod splits;
@@ -233,6 +234,14 @@ impl Play {
             Act::Watch { .. } => {
                 if let Some(upto) = Linear::upto(ran) {
                     self.load.has_watched(client, upto);
+                }
+            }
+            Act::TakeJobs { queue, .. } => {
+                if let Ran::Done(replies) = ran
+                    && let [Reply::List(given)] = &replies[..]
+                {
+                    let tickets = given.iter().filter_map(jobs::ticket_of);
+                    tickets.for_each(|(ticket, _)| self.load.has_taken(client, queue, ticket));
                 }
             }
             Act::Claim { lease, .. } => {

@@ -14,6 +14,7 @@ use state::linear::{Ran, Reply};
 
 use super::books::Books;
 use super::ends::Ends;
+use super::jobs::Jobs;
 use super::load::{Act, WriteId, is_watched};
 use super::urns::{self, Urns};
 use crate::promises::Broken;
@@ -37,6 +38,7 @@ pub struct Linear {
     books: Books,
     ends: Ends,
     urns: Urns,
+    jobs: Jobs,
     /// It has several shards: versions of different keys say nothing of each other.
     wide: bool,
     /// Operations that were compared with others.
@@ -86,6 +88,7 @@ impl Linear {
     /// Since when nothing disturbs the clocks of groups; none while something may.
     pub fn calm_since(&mut self, since: Option<Time>) {
         self.ends.calm_since(since);
+        self.jobs.calm_since(since);
     }
 
     pub fn begin(&mut self, act: &Act, start: Time) {
@@ -99,6 +102,7 @@ impl Linear {
             self.urns.begin(urn, *id);
         }
         self.ends.begin(act, start);
+        self.jobs.begin(act);
     }
 
     /// The version that a read of this key saw; for the client.
@@ -144,6 +148,7 @@ impl Linear {
                 if let Act::Draw { urn, id } = act {
                     self.urns.refused(urn, *id);
                 }
+                self.jobs.refused(act);
                 return Ok(());
             }
             Outcome::Unknown(_) => return Ok(()),
@@ -193,7 +198,9 @@ impl Linear {
                 }
                 _ => broken(LINEAR, format!("{act:?} gave {list:?}")),
             },
-            (Act::Push { list, id }, [Reply::Int(len)]) => {
+            (Act::Push { list, id }, [Reply::Int(len)] | [Reply::Bytes(_), Reply::Int(len)])
+                if act.is_of_stream() == (replies.len() == 2) =>
+            {
                 let kept = self.lists.entry(list.clone()).or_default();
                 let least = newest_by(&kept.newest, start);
                 if *len as u64 <= least {
@@ -204,6 +211,9 @@ impl Linear {
                 Ok(())
             }
             (Act::Range { list }, [Reply::List(items)]) => {
+                let Some(items) = (if act.is_of_stream() { entries(items) } else { Some(items.clone()) }) else {
+                    return broken(LINEAR, format!("{act:?} gave {items:?}"));
+                };
                 let ids = items.iter().map(|item| if let Reply::Bytes(b) = item { number(b) } else { None });
                 match ids.collect::<Option<Vec<_>>>() {
                     Some(ids) => self.saw_list(list, ids, start, now),
@@ -234,6 +244,24 @@ impl Linear {
                 Some(items) => self.urns.seen(urn, &items, &self.writes, (start, now)),
                 None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
             },
+            (Act::Fill { urn, id }, [_, Reply::Bytes(_)]) if act.is_of_stream() => {
+                self.urns.filled(urn, *id, now);
+                Ok(())
+            }
+            (Act::Draw { urn, id }, [reply]) if act.is_of_stream() => {
+                let items = match reply {
+                    Reply::List(list) => match &list[..] {
+                        [Reply::Bytes(_), Reply::List(flat)] => entries(flat),
+                        _ => None,
+                    },
+                    // Nothing is new; or there is no such group, as there is no stream.
+                    _ => Some(Vec::new()),
+                };
+                match items {
+                    Some(items) => self.urns.drew(urn, *id, &items, &self.writes, (start, now)),
+                    None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
+                }
+            }
             (Act::Fill { urn, id }, [Reply::Int(1)]) => {
                 self.urns.filled(urn, *id, now);
                 Ok(())
@@ -242,6 +270,7 @@ impl Linear {
                 self.urns.drew(urn, *id, items, &self.writes, (start, now))
             }
             (Act::Urn { urn }, [Reply::List(items)]) => self.urns.seen(urn, items, &self.writes, (start, now)),
+            (_, [reply]) if act.is_of_queue() => self.jobs.end(act, reply, &self.writes, (start, now)),
             (Act::Brief { .. } | Act::SeeBrief { .. } | Act::EndBrief { .. }, [reply])
             | (Act::Claim { .. } | Act::Release { .. }, [reply]) => self.ends.end(act, reply, start, now),
             (_, replies) => broken(LINEAR, format!("{act:?} gave {replies:?}")),
@@ -418,9 +447,22 @@ impl Linear {
 fn named(act: &Act) -> Option<WriteId> {
     match act {
         Act::Put { id, .. } | Act::Cas { id, .. } | Act::Push { id, .. } | Act::Transfer { id, .. } => Some(*id),
-        Act::Fill { id, .. } => Some(*id),
+        Act::Fill { id, .. } | Act::PutJob { id, .. } => Some(*id),
         _ => None,
     }
+}
+
+/// What the entries of a stream hold; none, if their ids do not grow or they are no entries.
+fn entries(flat: &[Reply]) -> Option<Vec<Reply>> {
+    let mut last = (0, 0);
+    let one = |entry: &[Reply]| {
+        let [Reply::Bytes(id), Reply::List(fields)] = entry else { return None };
+        let (ms, seq) = std::str::from_utf8(id).ok()?.split_once('-')?;
+        let id: (u64, u64) = (ms.parse().ok()?, seq.parse().ok()?);
+        let [_, held] = &fields[..] else { return None };
+        (id > std::mem::replace(&mut last, id)).then(|| held.clone())
+    };
+    flat.chunks(2).map(one).collect()
 }
 
 /// Version and write of what was looked at.
