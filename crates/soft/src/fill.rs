@@ -273,7 +273,7 @@ impl Soft {
             if wanted.as_ref().is_some_and(|wanted| !is_touched(at) && !wanted.has(at, cell)) {
                 continue;
             }
-            if bytes >= FRAME_BYTES {
+            if bytes >= PAGE_BYTES {
                 until = cells.last_key_value().map(|(at, _)| *at);
                 break;
             }

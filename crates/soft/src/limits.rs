@@ -37,6 +37,8 @@ pub const REPAIR_FRAMES: usize = 8;
 pub const BEYOND_MAX: usize = 64 << 10;
 /// A page of a transfer that does not come is asked for again after so long.
 pub const PAGE_AGAIN: Span = Span::millis(250);
+/// A page of a transfer is closed when it has so many bytes: half a millisecond of work at either side, as others wait meanwhile.
+pub const PAGE_BYTES: usize = 64 << 10;
 /// Questions for pages under way to one source of a transfer, at most.
 pub const FILL_WINDOW: usize = 4;
 /// A source that answers so soon is asked for more at once; one that takes longer than the other, for less.

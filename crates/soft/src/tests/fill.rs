@@ -112,7 +112,7 @@ fn several_give_what_one_lacks_and_each_gives_it_once() {
 fn who_was_asked_and_dies_is_replaced_and_nothing_comes_again() {
     let mut world = World::full(3, 400, &"v".repeat(30_000), |n| n as u64 % 2 + 1);
     let took = world.fill(3, |world, nth| {
-        if nth == 8 {
+        if nth == 16 {
             assert!(world.space(3).keys() > 20, "it is under way");
             world.dies(1);
         }

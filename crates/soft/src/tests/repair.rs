@@ -57,7 +57,7 @@ fn who_is_sent_a_cell_has_seen_what_made_it() {
 #[test]
 fn who_is_sent_everything_has_seen_what_was_removed_meanwhile() {
     let mut world = World::of(3, Spec { checkpoint_ms: 1_000, ..Spec::default() });
-    let value = "v".repeat(200_000);
+    let value = "v".repeat(50_000);
     let keys = ["a", "b", "c", "d", "e", "f"];
     keys.iter().for_each(|key| world.set(1, key, &value, End::Never));
     // Long enough that how it came to be is forgotten.
