@@ -11,8 +11,9 @@ use cluster::admission::{Gone, Word};
 use cluster::{Admission, Card, membership, root};
 
 use crate::declared::{self, Former, kind as record};
+use crate::departure::{Departure, Leaving};
+
 use crate::facts;
-use crate::leave::{Departure, Leaving};
 use crate::level;
 use crate::limits::{ADMISSION_WAIT, REFUSED_LINES, STRICT_AFTER, WAITING_MAX};
 use crate::node::{Node, Out};

@@ -16,19 +16,19 @@ use crate::{Answer, Ask, level};
 const SECRET: [u8; 32] = [7; 32];
 const BUDGET: Span = Span::secs(5);
 
-struct Bench {
-    node: Node,
+pub(crate) struct Bench {
+    pub node: Node,
     now: Time,
     /// What the disk has yet to say.
     disk: VecDeque<Event<Ask>>,
-    answers: BTreeMap<AskId, Answer>,
+    pub answers: BTreeMap<AskId, Answer>,
     /// How often something was written to the root group's log.
     forced: usize,
 }
 
 impl Bench {
     /// A node alone in its cluster.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let doors = DoorAddrs::on([10, 0, 0, 1].into());
         let (id, boot, name, version) = (NodeId(1), Boot(1), "n1".to_owned(), "0.1.0".into());
         let card = Card { id, boot, name, doors, pid: 1, version, level: base::LEVEL };
@@ -57,7 +57,7 @@ impl Bench {
         bench
     }
 
-    fn hear(&mut self, event: Event<Ask>) {
+    pub fn hear(&mut self, event: Event<Ask>) {
         let mut out: Out = Vec::new();
         self.node.handle(Now { mono: self.now, wall_ms: 1_700_000_000_000 + self.now.0 / 1_000 }, event, &mut out);
         for effect in out {
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// A second, in which the disk takes what it has been given, a millisecond for each.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let end = self.now + Span::secs(1);
         while self.now < end {
             self.now = self.now + Span::millis(1);
@@ -84,7 +84,7 @@ impl Bench {
     }
 
     /// All at once, before the disk has taken anything.
-    fn ask_all(&mut self, asks: Vec<Ask>) -> Vec<Answer> {
+    pub fn ask_all(&mut self, asks: Vec<Ask>) -> Vec<Answer> {
         let ids: Vec<AskId> = (0..asks.len() as u64).map(AskId).collect();
         for (id, ask) in ids.iter().zip(asks) {
             self.hear(Event::Ask { id: *id, budget: BUDGET, ask });

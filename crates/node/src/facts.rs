@@ -17,7 +17,7 @@ pub const ASSIGNMENTS: &str = "assignments";
 /// [`BrickReport`]: each node, at each change.
 pub use state::session::{BRICK, BrickReport};
 
-/// [`crate::leave::Wish`]: the node that an operator asked to let some node restart or leave.
+/// [`crate::departure::Wish`]: the node that an operator asked to let some node restart or leave.
 pub const WISH: &str = "wish";
 /// [`crate::leave::Left`]: a node that is about to end.
 pub const LEAVING: &str = "leaving";

@@ -1,4 +1,5 @@
-//! A node that is asked to restart, or to leave for good. Any node may be asked, and passes the wish on as a fact. The one
+//! A node that is asked to restart, or to leave for good; what it waits for is decided in `departure.rs`. Any node may be asked, and
+//! passes the wish on as a fact. The one
 //! that is meant says that it is leaving; then the manager moves its clones, and others lead the groups that it leads. If
 //! it leaves for good, the brick map and all groups go on without it. When all that is done, all other bricks are settled, and the
 //! groups that it comes back to are whole, its doors are told to close, and the process ends when they have. A restart is not needed
@@ -7,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span, Time};
+use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span};
 use class::{Leaver, Moment, Peer};
 use cluster::Card;
 use cluster::root::{self, Parting};
@@ -15,21 +16,10 @@ use serde::{Deserialize, Serialize};
 use state::NamespaceSpec;
 use state::linear::{Placed, place};
 
-pub use class::Leaving;
-
+use crate::departure::{Departure, Leaving, Next, Ties, Wish};
 use crate::facts::{self, BrickReport};
-use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_RUNS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
-
-/// What an operator wants of one life of one node: the fact [`facts::WISH`].
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Wish {
-    node: NodeId,
-    boot: Boot,
-    how: Leaving,
-    force: bool,
-}
 
 /// The fact [`facts::LEAVING`] of the node that leaves, in this life.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -41,21 +31,6 @@ pub(crate) struct Left {
     /// What for, in words.
     #[serde(default)]
     pub waits: Option<String>,
-}
-
-pub(crate) struct Departure {
-    pub how: Leaving,
-    force: bool,
-    waits: Option<String>,
-    since: Time,
-    /// The doors may close.
-    pub ready: bool,
-}
-
-impl Departure {
-    pub(crate) fn ready(how: Leaving, since: Time) -> Self {
-        Self { how, force: true, waits: None, since, ready: true }
-    }
 }
 
 impl Node {
@@ -93,10 +68,10 @@ impl Node {
     fn begin_leaving(&mut self, now: Now, wish: Wish, out: &mut Out) {
         let Wish { how, force, .. } = wish;
         if let Some(departure) = &mut self.departure {
-            departure.force |= force && departure.how == how;
+            departure.wished_again(how, force);
             return self.say_leaving(now, out);
         }
-        self.departure = Some(Departure { how, force, waits: None, since: now.mono, ready: false });
+        self.departure = Some(Departure::begun(how, force, now.mono));
         self.say_leaving(now, out);
         let name = self.card.name.clone();
         let text = match how {
@@ -166,52 +141,38 @@ impl Node {
         self.tell_parting(now, out);
         if let Some((wish, since)) = self.wish {
             let lives = self.live_cards().any(|card| card.id == wish.node && card.boot == wish.boot);
-            let is_heard = self.left(wish.node).is_some_and(|left| left.force >= wish.force);
-            if !lives || is_heard || now.mono.since(since) > WISH_KEPT {
+            let heard = self.left(wish.node).map(|left| left.force);
+            if wish.is_over(lives, heard, now.mono.since(since)) {
                 self.wish = None;
                 self.beacons_in(now, cluster::beacon::Input::Remove { key: facts::WISH.into() }, out);
             }
         }
         let Some(departure) = self.departure.as_ref().filter(|departure| !departure.ready) else { return };
-        let (how, force, waited) = (departure.how, departure.force, now.mono.since(departure.since));
-        let is_alone = self.live_cards().count() < 2;
-        let in_map = self.classes.session.map().is_some_and(|map| map.is_brick(self.me()));
-        let bricks = match how {
-            // Once it is out of the map nobody counts on it.
-            Leaving::Remove if !in_map => None,
-            Leaving::Remove => Some("the brick map still counts on it".to_owned()),
-            Leaving::Restart => self.hinders(self.me(), how),
+        let how = departure.how;
+        let ties = Ties {
+            in_map: self.classes.session.map().is_some_and(|map| map.is_brick(self.me())),
+            needed: self.hinders(self.me(), how),
+            counted_on: self.counted_on(),
+            not_whole: self.not_whole(),
+            is_alone: self.live_cards().count() < 2,
+            clones: !self.group.node_clones().clones.is_empty(),
+            runs: !self.runs_here().is_empty(),
+            leads: self.root.leads_for_others() || self.classes.linear.leads_for_others() > 0,
         };
-        let groups = match how {
-            // Also by force it waits: what it has is handed on if it can be.
-            Leaving::Remove => self.counted_on().filter(|_| !is_alone),
-            Leaving::Restart => self.not_whole().filter(|_| !force),
-        };
-        let needed = bricks.filter(|_| !force).or(groups);
-        let clones_left = !self.group.node_clones().clones.is_empty() && !is_alone && waited <= LEAVE_CLONES_MAX;
-        let runs_left = !self.runs_here().is_empty() && waited <= LEAVE_RUNS_MAX;
-        let leads = self.root.leads_for_others() || self.classes.linear.leads_for_others() > 0;
-        let time_max = if how == Leaving::Remove { REMOVE_TIME_MAX } else { LEAVE_TIME_MAX };
         let name = self.card.name.clone();
-        match needed {
-            Some(why) if waited > time_max && force => {
-                self.happened(now, "warning", &name, format!("leaves although it is still needed: {why}"));
-            }
-            Some(why) if waited > time_max => {
+        match departure.next(now.mono, ties) {
+            Next::Waits(why) => return self.wait_for(now, why, out),
+            Next::Stays(why) => {
                 self.departure = None;
                 self.beacons_in(now, cluster::beacon::Input::Remove { key: facts::LEAVING.into() }, out);
                 self.happened(now, "warning", &name, format!("stays, as it is still needed: {why}"));
                 self.tell_parting(now, out);
-                self.cluster_changed(now, out);
-                return;
+                return self.cluster_changed(now, out);
             }
-            Some(why) => return self.wait_for(now, why, out),
-            None if clones_left => return self.wait_for(now, "its clones still run".into(), out),
-            None if runs_left => return self.wait_for(now, "what it runs once for a service goes on".into(), out),
-            None if leads && waited <= LEAVE_LEADS_MAX => {
-                return self.wait_for(now, "it still leads groups that others could lead".into(), out);
+            Next::Goes(Some(why)) => {
+                self.happened(now, "warning", &name, format!("leaves although it is still needed: {why}"));
             }
-            None => (),
+            Next::Goes(None) => (),
         }
         self.departure.as_mut().expect("just looked at").ready = true;
         self.happened(now, "leaving", &name, "closes its doors");

@@ -13,13 +13,15 @@
 //! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster, `acme.rs`: those that come by themselves; `services.rs`: what is done with one service without its file.
 //! - `authority.rs`: whose key signs certificates of nodes. `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
-//! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
+//! - `leave.rs`: a node that is asked to restart or to leave, `departure.rs`: what it waits for; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
 //!
 //! The simulator runs this very struct.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod acme;
 mod admission;
+#[cfg(test)]
+mod answers_tests;
 mod ask;
 mod asked;
 mod asks;
@@ -28,6 +30,7 @@ mod asks_tests;
 pub mod authority;
 pub mod certificates;
 pub mod declared;
+mod departure;
 pub mod deploy;
 mod facts;
 mod fits;
@@ -61,7 +64,7 @@ pub use certificates::{Certificate, Keyed};
 pub use cluster::{Door, DoorAddrs};
 
 pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView, RunEnd, RunStarted};
-pub use leave::Leaving;
+pub use departure::Leaving;
 pub use node::{Birth, Node};
 pub use picture::{
     CERTIFICATE_ENDS, CERTIFICATE_FAILED, CONTROL_GROUPS, FILES_END, FILES_WRONG, LANDLOCK, figure, figures,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{NodeId, Now, ProcId, ProcUse};
+use base::{Boot, NodeId, Now, ProcId, ProcUse};
 use bytes::Bytes;
 use clones::{Assignments, LEVEL_PARTS, Parted, group, manager};
 use cluster::beacon;
@@ -11,6 +11,11 @@ use cluster::beacon;
 use crate::facts;
 use crate::limits::{CLONES_TOLD_EVERY, REPORT_TTL};
 use crate::node::{Node, Out};
+
+/// Whether what a node assigns is to be done: it speaks for itself, in this life if that is known, and is one of those who decide it.
+fn is_to_be_done(new: &Assignments, origin: NodeId, boot: Option<Boot>, leads: &[Option<NodeId>]) -> bool {
+    new.by == origin && boot.is_none_or(|boot| boot == new.boot) && leads.contains(&Some(origin))
+}
 
 impl Node {
     /// Whether all nodes understand what is in parts.
@@ -42,9 +47,8 @@ impl Node {
         let head = self.beacons.get(origin, facts::ASSIGNMENTS);
         let Some(new) = head.and_then(|head| Assignments::read(head, part)) else { return };
         let boot = self.live_cards().find(|card| card.id == origin).map(|card| card.boot);
-        let is_its_own = new.by == origin && boot.is_none_or(|boot| boot == new.boot);
-        let led = [self.leads, self.led_before].contains(&Some(origin)) || origin == self.me();
-        if !(self.believes || led && is_its_own) {
+        let leads = [self.leads, self.led_before, Some(self.me())];
+        if !self.believes && !is_to_be_done(&new, origin, boot, &leads) {
             return;
         }
         self.manager_in(now, manager::Input::Seen(new.clone()), out);
@@ -78,5 +82,33 @@ impl Node {
         let lives = (facts::LIVES.to_owned(), facts::encode(&self.lives.record));
         let put = beacon::Input::PutFigures { figures: vec![report, lives], ttl: REPORT_TTL, all };
         self.beacons_in(now, put, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_leads_or_did_until_now_says_what_runs_where_and_only_in_its_own_name() {
+        let said = |by: u64, boot: u64| Assignments { by: NodeId(by), boot: Boot(boot), ..Assignments::default() };
+        let leads = |now: Option<u64>, before: Option<u64>| [now.map(NodeId), before.map(NodeId), Some(NodeId(1))];
+        for (new, origin, boot, leads, done) in [
+            (said(2, 5), 2, Some(5), leads(Some(2), None), true),
+            (said(2, 5), 2, None, leads(Some(2), None), true),
+            (said(2, 5), 2, Some(5), leads(Some(3), Some(2)), true),
+            (said(1, 5), 1, Some(5), leads(Some(3), Some(2)), true),
+            // What a former life said does not hold for this one.
+            (said(2, 4), 2, Some(5), leads(Some(2), None), false),
+            // A node says what another one has said, be that one the leader.
+            (said(2, 5), 3, Some(5), leads(Some(2), None), false),
+            (said(3, 5), 2, Some(5), leads(Some(2), None), false),
+            // Nobody leads, or somebody else does.
+            (said(2, 5), 2, Some(5), leads(None, None), false),
+            (said(2, 5), 2, Some(5), leads(Some(3), Some(4)), false),
+        ] {
+            let of = (new.by, new.boot);
+            assert_eq!(is_to_be_done(&new, NodeId(origin), boot.map(Boot), &leads), done, "{of:?} {origin} {leads:?}");
+        }
     }
 }

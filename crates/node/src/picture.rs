@@ -289,22 +289,9 @@ impl Node {
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
         let bricks = self.classes.session.map().map_or(1, |map| map.members.len());
-        let mut hot: Vec<HotKeyView> = Vec::new();
-        // Several nodes may read one key: their members answer reads that may be stale.
-        for told in self.live_cards().filter_map(|card| self.report_of(card.id).classes.linear.hot.get(name)).flatten()
-        {
-            match hot.iter_mut().find(|have| have.key == told.key) {
-                Some(have) => (have.rate, have.waiters) = (have.rate + told.rate, have.waiters + told.waiters),
-                None => hot.push(told.clone()),
-            }
-        }
-        hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
-        let told = self.live_cards().filter_map(|card| self.report_of(card.id).classes.linear.queues.get(name));
-        let mut queues: Vec<QueueView> = told.flatten().cloned().collect();
-        queues.sort_by(|a, b| b.oldest_ms.cmp(&a.oldest_ms).then_with(|| a.name.cmp(&b.name)));
-        // Who led before may tell of one, too, for a moment.
-        let mut seen = BTreeSet::new();
-        queues.retain(|queue| seen.insert(queue.name.clone()));
+        let told = |id| &self.report_of(id).classes.linear;
+        let hot = together(self.live_cards().filter_map(|card| told(card.id).hot.get(name)).flatten());
+        let queues = by_age(self.live_cards().filter_map(|card| told(card.id).queues.get(name)).flatten());
         let (session, linear) = (spec.session(), spec.linear());
         let durability = linear.map(state::linear::Spec::durability);
         let longest = |id| self.report_of(id).gauges.get(UNFORCED_FIGURE).copied();
@@ -450,9 +437,49 @@ impl Node {
     }
 }
 
+/// Hot keys as nodes tell of them, the hottest first. Several nodes may read one key: their members answer reads that may be stale.
+fn together<'a>(told: impl Iterator<Item = &'a HotKeyView>) -> Vec<HotKeyView> {
+    let mut hot: Vec<HotKeyView> = Vec::new();
+    for told in told {
+        match hot.iter_mut().find(|have| have.key == told.key) {
+            Some(have) => (have.rate, have.waiters) = (have.rate + told.rate, have.waiters + told.waiters),
+            None => hot.push(told.clone()),
+        }
+    }
+    hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
+    hot
+}
+
+/// Queues as nodes tell of them, the one whose job waits longest first. Who led before may tell of one, too, for a moment.
+fn by_age<'a>(told: impl Iterator<Item = &'a QueueView>) -> Vec<QueueView> {
+    let mut queues: Vec<QueueView> = told.cloned().collect();
+    queues.sort_by(|a, b| b.oldest_ms.cmp(&a.oldest_ms).then_with(|| a.name.cmp(&b.name)));
+    let mut seen = BTreeSet::new();
+    queues.retain(|queue| seen.insert(queue.name.clone()));
+    queues
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hot_key_of_which_several_nodes_tell_is_one_and_the_hottest_comes_first() {
+        let key = |key: &str, rate, waiters| HotKeyView { key: key.into(), rate, waiters };
+        let told = [key("b", 5, 1), key("a", 3, 0), key("c", 6, 0), key("a", 4, 2), key("d", 6, 0)];
+        let shown: Vec<_> = together(told.iter()).into_iter().map(|key| (key.key, key.rate, key.waiters)).collect();
+        let expected = [("a", 7, 2), ("c", 6, 0), ("d", 6, 0), ("b", 5, 1)];
+        assert_eq!(shown, expected.map(|(key, rate, waiters)| (key.to_owned(), rate, waiters)));
+        assert_eq!(together(std::iter::empty()).len(), 0);
+    }
+
+    #[test]
+    fn a_queue_of_which_two_nodes_tell_is_shown_once_as_its_oldest_job_is_older() {
+        let queue = |name: &str, oldest_ms| QueueView { name: name.into(), oldest_ms, ..QueueView::default() };
+        let told = [queue("mail", 5), queue("bills", 70), queue("mail", 90), queue("alike", 70)];
+        let shown: Vec<_> = by_age(told.iter()).into_iter().map(|queue| (queue.name, queue.oldest_ms)).collect();
+        assert_eq!(shown, [("mail", 90), ("alike", 70), ("bills", 70)].map(|(name, ms)| (name.to_owned(), ms)));
+    }
 
     #[test]
     fn what_a_kernel_lacks_is_told_as_far_as_clones_can_use_it() {
