@@ -17,20 +17,6 @@ const KNOWN: &[(&str, &str)] = &[
     // A clone is reached by HTTP, so what asks clones for others stands on that part of the door.
     ("functions/rounds.rs", "http"),
     ("pool.rs", "http"),
-    // A timeout, sockets that are accepted and copied, room for answers of pipelines.
-    ("meter.rs", "http"),
-    ("turnstile.rs", "http"),
-    ("resp/secure.rs", "http"),
-    ("tcp/mod.rs", "http"),
-    // What a path is refused with.
-    ("api/explain.rs", "http"),
-    // How the node is asked from any thread.
-    ("functions/mod.rs", "api"),
-    ("http/cached/mod.rs", "api"),
-    ("http/mod.rs", "api"),
-    ("http/piped/made.rs", "api"),
-    ("http/session.rs", "api"),
-    ("profiles.rs", "api"),
 ];
 
 /// Findings of the files of the crate among these, each with its path and what stands in it.

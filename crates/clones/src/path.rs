@@ -35,6 +35,10 @@ fn unescaped(escape: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
+/// Said of a path that is not clear.
+pub const UNCLEAR: &str = "programs could read the request's path in ways that lead to different places; it is sent without dot \
+                           segments, double slashes and escaped slashes";
+
 /// Whether `find` gives the same for all ways in which programs may read this canonical path.
 pub fn is_clear<T: PartialEq>(path: &str, mut find: impl FnMut(&str) -> T) -> bool {
     if is_plain(path) {

@@ -3,13 +3,16 @@
 //! state only by asking the node.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod accept;
 pub mod acme;
 mod affinity;
 pub mod answers;
 pub mod api;
+mod ask;
 pub mod clone_stages;
 pub mod closing;
 mod cookie;
+mod copy;
 pub mod demand;
 mod fairness;
 mod frames;
@@ -39,6 +42,7 @@ pub mod tls;
 mod tunnels;
 pub mod turnstile;
 mod under_way;
+mod wait;
 mod wall;
 
 const _: () = assert!(

@@ -42,3 +42,13 @@ pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
 /// are good for it: `first` at the start, and whatever it learns one at least. An answer may take a quarter more than
 /// without a queue, and 4 ms, which nobody feels.
 pub const ADMISSION: Bounds = Bounds { first: 64, min: 1, max: 1024, tolerance_percent: 125, slack: Span::millis(4) };
+
+/// Who sends a request's body, or takes an answer, has to move so many bytes a second on the whole, of the time in which he is
+/// waited for, and may be so much later: a byte each 30 s kept a connection, and a place at a clone, for days. The rate is
+/// Kestrel's; half of the slowest modem's. What nobody waits for, as the events of a stream that is quiet, costs nothing.
+pub const RATE_MIN: u64 = 240;
+pub const RATE_GRACE: Duration = Duration::from_secs(30);
+/// Bodies of all answers that wait for pipelines at this node, as large as they may be.
+pub const PIPED_BYTES_MAX: usize = 256 << 20;
+/// Answers that are made good after others went out in their place, at a time at this node.
+pub const PIPED_REPAIRS_MAX: usize = 64;

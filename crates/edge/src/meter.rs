@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::answers::Answers;
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
-use crate::http::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
+use crate::limits::{PIPED_BYTES_MAX, PIPED_REPAIRS_MAX};
 use crate::newcomers::{Newcomer, Newcomers};
 use crate::overload::{Overloads, Told};
 use crate::pace::Stays;

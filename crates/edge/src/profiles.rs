@@ -17,7 +17,7 @@ use state::linear::functions::sql::{QUERY, answer};
 use state::linear::{Op, Ran, Step};
 use state::sql::{Failure, Kind};
 
-use crate::api::{Backend, Gone};
+use crate::ask::{Backend, Gone};
 use crate::wall::wall_ms;
 
 /// A copy is kept for so long. A change whose node died before it answered is seen everywhere when this is over.

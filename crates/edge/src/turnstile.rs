@@ -21,10 +21,10 @@ use flow::stage::{End, Shown};
 use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
-use crate::http::wait::Wait;
 use crate::limits::{ADMISSION, CLONE_WAIT};
 use crate::overload::Heat;
 use crate::part::{Part, PartFigures};
+use crate::wait::Wait;
 
 pub struct Turnstile {
     began: Instant,

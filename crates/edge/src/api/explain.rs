@@ -10,7 +10,7 @@ use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use clones::RouteService;
 use clones::partition::{Affinity, Asked, HashOn};
-use clones::path::{canonical, is_clear};
+use clones::path::{UNCLEAR, canonical, is_clear};
 use clones::route::{Found, Routes, Step, tcp_asked};
 use flow::balance::pick_bounded;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,6 @@ use super::declare::whole;
 use super::limits::BODY_BYTES_MAX;
 use super::{Api, Problem};
 use crate::affinity::{prefers, tag};
-use crate::http::check::UNCLEAR_PATH;
 use crate::pool::{Prefers, place};
 
 /// A request as a person describes it.
@@ -132,8 +131,8 @@ pub async fn explain(State(api): State<Api>, body: Body) -> Result<Response, Pro
     }
     let asked = Asked { port, host, path: &path, method, client, headers: &headers };
     if !is_clear(&path, |path| view.routes.find(&Asked { path, ..asked })) {
-        let nobody = Explained::nobody(Vec::new(), UNCLEAR_PATH.why);
-        return Ok(Json(Explained { refused: Some(UNCLEAR_PATH.status), ..nobody }).into_response());
+        let nobody = Explained::nobody(Vec::new(), UNCLEAR);
+        return Ok(Json(Explained { refused: Some(400), ..nobody }).into_response());
     }
     let steps = view.routes.explain(&asked);
     Ok(Json(explained(&view.routes, steps, &asked, &view.admin_token)).into_response())

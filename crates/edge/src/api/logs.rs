@@ -5,65 +5,14 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use host::logs::{LogLine, LogPart, LogWish};
-use serde::{Deserialize, Serialize};
+use host::logs::LogWish;
+use serde::Deserialize;
+
+pub use crate::ask::{Gathered, Wanted};
 
 use super::address::{Path, Query};
 use super::limits::{LOG_LINES, LOG_LINES_MAX};
 use super::{Api, Problem, guard};
-
-/// What is asked of the logs of all nodes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
-    /// Whose they are.
-    pub service: String,
-    /// Its requests are asked for, not what its clones print.
-    pub access: bool,
-    /// For a node that `after_us` does not name.
-    pub wish: LogWish,
-    /// Moment of the last line that whoever asks has of a node, by its name.
-    pub after_us: BTreeMap<String, u64>,
-}
-
-impl Wanted {
-    /// Puts together what nodes have, in order of time, and cuts it to what was asked for.
-    pub fn gathered(&self, at_us: u64, parts: Vec<(String, LogPart)>, silent: Vec<String>) -> Gathered {
-        let mut all = Gathered { at_us, silent, ..Gathered::default() };
-        for (name, part) in parts {
-            // Of the newest lines older ones may be left out, and are not asked for again.
-            let last = part.lines.last().filter(|_| !self.wish.oldest);
-            all.after.insert(name.clone(), last.map_or(self.of(&name).after_us, |line| line.at_us));
-            all.more |= part.more;
-            all.lines.extend(part.lines.into_iter().map(|line| LogLine { node: name.clone(), ..line }));
-        }
-        all.lines.sort_by(|a, b| (a.at_us, &a.node).cmp(&(b.at_us, &b.node)));
-        all.more |= host::logs::bound(&mut all.lines, &self.wish);
-        for line in all.lines.iter().filter(|_| self.wish.oldest) {
-            all.after.insert(line.node.clone(), line.at_us);
-        }
-        all
-    }
-
-    /// What is asked of one node.
-    pub fn of(&self, node: &str) -> LogWish {
-        let after_us = self.after_us.get(node).copied().unwrap_or(self.wish.after_us);
-        LogWish { after_us, ..self.wish.clone() }
-    }
-}
-
-/// Lines of all nodes, in order of time.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Gathered {
-    pub lines: Vec<LogLine>,
-    /// There are more lines than had room: older ones, or with `after` newer ones.
-    pub more: bool,
-    /// Nodes that are dead or did not answer: their lines are missing.
-    pub silent: Vec<String>,
-    /// Where to read on, for each node that answered: to be asked for as `after`.
-    pub after: BTreeMap<String, u64>,
-    /// When it was asked, microseconds since 1970.
-    pub at_us: u64,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +66,7 @@ fn wanted(service: String, asked: Asked) -> Result<Wanted, String> {
 
 #[cfg(test)]
 mod tests {
-    use host::logs::Source;
+    use host::logs::{LogLine, LogPart, Source};
 
     use super::*;
 

@@ -28,7 +28,7 @@
 //!   program got with its request.
 //! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?, "version": N?}`.
 //!
-//! It runs on the many-threaded runtime and asks the node by message ([`Backend`], which the wiring implements).
+//! It runs on the many-threaded runtime and asks the node by message ([`Backend`]).
 
 use std::io;
 use std::sync::Arc;
@@ -36,19 +36,17 @@ use std::sync::Arc;
 pub use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
-use base::Span;
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use node::{Answer, Ask, View};
+use node::View;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+pub use crate::ask::{Backend, Gone, Minted};
 use crate::limits::HANDSHAKE_TIME;
-use crate::tls::{Certs, Pem};
+use crate::tls::Certs;
 use crate::{Functions, Meter};
 
 mod address;
@@ -102,72 +100,6 @@ pub use shown::Sight;
 use asks::Asks;
 use coming::Coming;
 use places::{Door, Streams, Visitor};
-
-/// How the node is asked, from any thread.
-pub trait Backend: Send + Sync + 'static {
-    /// The answer, within about the budget.
-    fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>>;
-    /// What the node shows, now and as it changes.
-    fn watch(&self) -> channel::Receiver<Arc<View>>;
-    /// A fresh join token: its text (which carries the authority's fingerprint) and the hash the root group keeps.
-    fn mint(&self) -> Result<Minted, String>;
-    /// A fresh authority for this cluster: its certificate and its key, PEM.
-    fn new_authority(&self) -> Result<(String, String), String> {
-        Err("this node makes no authorities".to_owned())
-    }
-    /// Keeps an archive on this node, and if it is to be spread on another one; on how many it is then.
-    fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
-    /// An archive that is here.
-    fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>>;
-    /// A file of a folder that is here, its first bytes, so many at most.
-    fn code_file(&self, _digest: String, _path: String, _bytes_max: u64) -> BoxFuture<'static, Option<Bytes>> {
-        Box::pin(async { None })
-    }
-
-    /// Keeps another program on all live nodes; `token` is the operator's, which each of them asks for.
-    fn keep_program(
-        &self,
-        _digest: String,
-        _bytes: Bytes,
-        _token: String,
-    ) -> BoxFuture<'static, Result<program::Kept, String>> {
-        Box::pin(async { Err("this node keeps no programs".to_owned()) })
-    }
-    /// What a node runs, after it was told what is next, if something is.
-    fn program(
-        &self,
-        _node: String,
-        _to: Option<String>,
-        _token: String,
-    ) -> BoxFuture<'static, Result<program::Runs, String>> {
-        Box::pin(async { Err("this node keeps no programs".to_owned()) })
-    }
-    /// The certificates of this node's folder and of the cluster, the one for all other names first.
-    fn certificates(&self) -> Vec<Pem> {
-        Vec::new()
-    }
-    /// Those of the folder alone.
-    fn certificates_of_files(&self) -> Vec<Pem> {
-        Vec::new()
-    }
-    /// What clones have printed on all nodes, or why it cannot be had.
-    fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>>;
-    /// The same, of this node alone.
-    fn own_logs(&self, _wish: host::logs::LogWish) -> BoxFuture<'static, Result<host::logs::LogPart, String>> {
-        Box::pin(async { Err("this node keeps no logs".to_owned()) })
-    }
-}
-
-/// The node has stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gone;
-
-/// A join token before anybody accepts it.
-#[derive(Clone, Debug)]
-pub struct Minted {
-    pub text: String,
-    pub secret_hash: [u8; 32],
-}
 
 /// What every handler has.
 #[derive(Clone)]

@@ -6,7 +6,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use base::Span;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+pub use crate::ask::{Kept, Runs};
 
 use super::address::{Path, Query};
 use super::declare::whole;
@@ -15,31 +17,6 @@ use super::{Api, Problem, guard};
 
 /// A program takes seconds.
 const RETRY_AFTER: Span = Span::secs(5);
-
-/// A program that all live nodes have by now.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Kept {
-    /// As it says itself.
-    pub version: String,
-    pub level: u32,
-    /// Names of the nodes.
-    pub nodes: Vec<String>,
-}
-
-/// What a node runs, and what it is to run. Empty: the program that was installed there.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Runs {
-    /// SHA-256 of the program that runs now.
-    pub now: String,
-    /// ... that runs from the next start on.
-    pub next: String,
-    /// ... and the one before that.
-    pub before: String,
-    /// When the choice was made, milliseconds since 1970; 0: never.
-    pub at_ms: u64,
-    /// The program that was left because it did not stay up.
-    pub failed: String,
-}
 
 /// Body: a program with this SHA-256. Answer: [`Kept`].
 pub async fn put(

@@ -9,14 +9,17 @@ use bytes::Bytes;
 use flow::Histogram;
 use flow::histogram::Powers;
 use flow::stage::Shown;
+use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use node::view::{NodeState, NodeView, StubView};
-use node::{Applied, JoinTokenView};
+use node::{Answer, Applied, Ask, JoinTokenView};
 use state::NamespaceSpec;
 use state::session::{Action, CookieError, Kind, Lease, Op, Place, Reply, Version, When};
+use tokio::sync::watch as channel;
 
 use super::*;
+use crate::tls::Pem;
 
 #[path = "tests/cache.rs"]
 mod of_cache;

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::api::Backend;
+use crate::ask::Backend;
 use crate::meter::Calls;
 use crate::pool::Pool;
 use crate::{Dial, Meter};

@@ -26,8 +26,8 @@ use super::lasting::Lasting;
 use super::limits::{BODY_IDLE, LINGER};
 use super::line::Line;
 use super::server::FromClient;
-use super::wait::Rate;
 use crate::pool::{InFlight, Upstream};
+use crate::wait::Rate;
 
 /// A request's body.
 pub enum UpBody {

@@ -305,11 +305,7 @@ impl HeadScan {
 pub const TOO_LARGE_HEAD: Violation =
     Violation { status: 431, why: "the request's header fields are larger than 64 KiB" };
 
-pub const UNCLEAR_PATH: Violation = Violation {
-    status: 400,
-    why: "programs could read the request's path in ways that lead to different places; it is sent without dot segments, \
-          double slashes and escaped slashes",
-};
+pub const UNCLEAR_PATH: Violation = Violation { status: 400, why: clones::path::UNCLEAR };
 pub const LATE: Violation = Violation { status: 408, why: "the request did not arrive in time" };
 pub const TOO_MANY: Violation = Violation { status: 503, why: "too many connections here; try again" };
 pub const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };

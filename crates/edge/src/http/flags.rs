@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::check::Violation;
 use super::limits::INTERIM_BYTES_MAX;
 use super::upgrade::Handed;
-use super::wait::Wait;
+use crate::wait::Wait;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

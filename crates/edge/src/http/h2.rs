@@ -32,7 +32,7 @@ use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
 use super::passage::{Client, Edge, Understood};
-use super::wait::{Rate, Wait};
+use crate::wait::{Rate, Wait};
 
 /// What is known of one connection's manners.
 pub struct Manners {

@@ -17,9 +17,9 @@ use http::header::{self, HeaderMap};
 
 use super::limits::{ANSWER_LASTS, EVENTS_LAST, GOODBYE_TIME};
 use super::line::Line;
-use super::wait::Wait;
 use crate::pace::{Manner, Stay, Stays};
 use crate::pool::InFlight;
+use crate::wait::Wait;
 
 /// By so many bytes it is known whether an event ended.
 const TAIL_BYTES: usize = 3;

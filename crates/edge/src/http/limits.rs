@@ -59,11 +59,6 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 pub const BODY_IDLE: Duration = Duration::from_secs(30);
 /// A client that takes nothing of its answer.
 pub const WRITE_IDLE: Duration = Duration::from_secs(30);
-/// Who sends a request's body, or takes an answer, has to move so many bytes a second on the whole, of the time in which he is
-/// waited for, and may be so much later: a byte each 30 s kept a connection, and a place at a clone, for days. The rate is
-/// Kestrel's; half of the slowest modem's. What nobody waits for, as the events of a stream that is quiet, costs nothing.
-pub const RATE_MIN: u64 = 240;
-pub const RATE_GRACE: Duration = Duration::from_secs(30);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 
@@ -161,12 +156,9 @@ pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 /// of its lease at least after its last request.
 pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
-/// Bodies of all answers that wait for pipelines at this node, as large as they may be.
-pub const PIPED_BYTES_MAX: usize = 256 << 20;
 /// What a worker makes of one.
 pub const PIPED_ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Answers that are made good after others went out in their place, at a time at this node; when each is tried, and how often.
-pub const PIPED_REPAIRS_MAX: usize = 64;
+/// When an answer is made good after another went out in its place, and how often it is tried.
 pub const PIPED_REPAIR_AFTER: Duration = Duration::from_millis(500);
 pub const PIPED_REPAIR_TRIES: u32 = 5;
 /// What was made last for a URL stands in for what cannot be made for so long.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
 use super::limits::LINGER;
-use super::wait::Wait;
+use crate::wait::Wait;
 
 /// Bytes read and thrown away at a time.
 const WASTE_BYTES: usize = 4 << 10;

@@ -38,14 +38,12 @@ pub mod secure;
 mod server;
 pub(crate) mod session;
 pub(crate) mod upgrade;
-pub(crate) mod wait;
 mod websocket;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use host::access::AccessLogs;
 use http::HeaderName;
@@ -55,7 +53,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::Backend;
+use crate::accept::{accept, is_here};
+use crate::ask::Backend;
 use crate::closing::closes;
 use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Duplex};
@@ -171,23 +170,6 @@ pub async fn serve_with(
     }
 }
 
-/// The next connection. A failure to accept (too many open files, mostly) passes; until then the others go on.
-pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
-    /// Long enough not to burn a core, short enough not to be felt.
-    const REST: Duration = Duration::from_millis(50);
-    loop {
-        match listener.accept().await {
-            Ok(accepted) => return accepted,
-            // The client was gone before we took it.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(REST).await;
-            }
-        }
-    }
-}
-
 const TOO_MANY_OF_ONE: &str = "your address has too many connections open here, as others need some, too\n";
 
 async fn turn_away(mut stream: TcpStream, why: &'static str) {
@@ -207,11 +189,6 @@ impl Config {
         let is_hidden = self.accept_proxy || self.trust_forwarded;
         (!is_hidden && !is_here(stream, from)).then_some(from)
     }
-}
-
-/// Whether a connection comes from the same machine.
-pub(crate) fn is_here(stream: &TcpStream, from: IpAddr) -> bool {
-    from.to_canonical().is_loopback() || stream.local_addr().is_ok_and(|local| local.ip() == from)
 }
 
 /// A client that was heard, and the stream on which it speaks.

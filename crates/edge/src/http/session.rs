@@ -25,7 +25,7 @@ use super::limits::{
     ANSWER_TIME, COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT,
 };
 use super::refusal::Refusal;
-use crate::api::Backend;
+use crate::ask::Backend;
 use crate::cookie::{self, Held};
 use crate::handle::Handle;
 use crate::meter::Sessions as Meter;
@@ -96,7 +96,7 @@ impl Sessions {
         match self.backend.ask(Ask::Session(op), SESSION_OP_BUDGET).await {
             Ok(Answer::Session(outcome)) => outcome,
             Ok(other) => unreachable!("a session operation was answered by {other:?}"),
-            Err(crate::api::Gone) => Outcome::Unknown(Unknown { why: "the node stopped".into() }),
+            Err(crate::ask::Gone) => Outcome::Unknown(Unknown { why: "the node stopped".into() }),
         }
     }
 

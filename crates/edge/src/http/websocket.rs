@@ -20,8 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::h2::Manners;
 use super::limits::WRITE_IDLE;
 use super::upgrade::Handed;
-use super::wait::{Rate, Wait};
 use crate::pool::Duplex;
+use crate::wait::{Rate, Wait};
 
 /// RFC 6455 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

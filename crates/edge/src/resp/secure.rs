@@ -48,7 +48,7 @@ pub async fn serve(
     let mut stop = std::pin::pin!(stop);
     loop {
         let (stream, from) = tokio::select! {
-            accepted = crate::http::accept(&listener) => accepted,
+            accepted = crate::accept::accept(&listener) => accepted,
             () = &mut stop => {
                 drop(listens);
                 return std::future::pending().await;

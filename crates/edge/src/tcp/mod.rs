@@ -24,9 +24,9 @@ use tokio::task::JoinHandle;
 
 use self::admit::{Asking, First, admit};
 use self::heard::Heard;
+use crate::accept::{accept, is_here};
 use crate::closing::closes;
-use crate::http::upgrade::copy_both;
-use crate::http::{accept, is_here};
+use crate::copy::copy_both;
 use crate::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::meter::Meter;
 use crate::pace::Manner;

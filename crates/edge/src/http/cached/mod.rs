@@ -41,7 +41,7 @@ use super::limits::{
 use super::passage::{Client, Edge, Forwarded, Passage, forward};
 use super::refusal::Refusal;
 use super::session::wall_ms;
-use crate::api::Backend;
+use crate::ask::Backend;
 use crate::cookie;
 use crate::meter::{CacheCounts, CacheMeter};
 use directives::{Directives, parts};
@@ -464,7 +464,7 @@ impl Case {
         let op = Op::new(Arc::clone(&self.namespace), key, act);
         match self.edge.cached.backend.ask(Ask::Cache(op), budget).await {
             Ok(Answer::Cache(Outcome::Done(reply))) => Some(reply),
-            Ok(Answer::Cache(_)) | Err(crate::api::Gone) => None,
+            Ok(Answer::Cache(_)) | Err(crate::ask::Gone) => None,
             Ok(other) => unreachable!("a cache operation was answered by {other:?}"),
         }
     }

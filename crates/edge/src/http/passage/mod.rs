@@ -44,7 +44,7 @@ use super::passed::{Deadline, Tickets};
 use super::piped::{Piped, Wants};
 use super::refusal::Refusal;
 use super::session::Sessions;
-use crate::api::Backend;
+use crate::ask::Backend;
 use crate::meter::{Door, Meter, Opened, Pipes};
 use crate::pace::Stays;
 use crate::pool::{Dial, Pool};

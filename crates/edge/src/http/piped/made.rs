@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256};
 use state::cache::{Act, Mark, Op, Reply};
 
 use super::content::Content;
-use crate::api::Backend;
+use crate::ask::Backend;
 use crate::http::limits::{CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_WRITE_BUDGET, PIPED_NEAR_KEPT};
 use crate::http::passage::Edge;
 

@@ -13,15 +13,16 @@ use clones::limits::BODY_MAX_MAX;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
 use super::head::{self, Head};
+use crate::copy::{ROOM_BYTES, poll_part};
 use crate::http::check::{Chunks, Framing, HeadScan, LATE, Next, Violation};
 use crate::http::limits::{
     BODY_IDLE, BODY_READ_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, OUT_BYTES_MAX, REST_BYTES_MAX, SMALL_PART_BYTES, WRITE_IDLE,
 };
 use crate::http::linger::Linger;
 use crate::http::rooms;
-use crate::http::upgrade::{Handed, ROOM_BYTES, poll_part};
-use crate::http::wait::Rate;
+use crate::http::upgrade::Handed;
 use crate::pool::Duplex;
+use crate::wait::Rate;
 
 /// What comes next of a client.
 #[expect(

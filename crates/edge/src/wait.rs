@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep};
 
-use super::limits::{RATE_GRACE, RATE_MIN};
+use crate::limits::{RATE_GRACE, RATE_MIN};
 
 /// A timeout that costs nothing while bytes flow: the timer is left alone and looks at its true deadline when it fires.
 #[derive(Debug, Default)]
