@@ -1,7 +1,8 @@
 //! The lab: one experiment per figure of the papers and one per promise. Each starts what it needs, runs Coppice and
 //! the peers in turn on this machine, prints a table with ratios, and writes CSV and an SVG plot.
 //!
-//! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`.
+//! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`; `lab report` makes tables of runs that
+//! are kept.
 
 mod bulk;
 mod callers;
@@ -32,6 +33,7 @@ mod report;
 mod sides;
 mod sockets;
 mod space;
+mod table;
 mod users;
 mod watch;
 mod web;
@@ -53,6 +55,14 @@ struct Cli {
 enum Command {
     /// The experiments
     List,
+    /// Tables of docs/performance.md, in Markdown, of results that are kept
+    Report {
+        /// Experiments; all that are kept otherwise
+        names: Vec<String>,
+        /// Where the JSON of their runs is kept, with goals in goals.json
+        #[arg(long, default_value = "lab/results")]
+        results: PathBuf,
+    },
     /// A service of known capacity, for experiments: runs as a clone
     #[command(hide = true)]
     Worker {
@@ -138,6 +148,13 @@ fn main() {
                 println!("{name:<10} {about}");
             }
         }
+        Command::Report { names, results } => match table::tables(&results, &names) {
+            Ok(tables) => print!("{tables}"),
+            Err(error) => {
+                eprintln!("lab: {error}");
+                std::process::exit(1);
+            }
+        },
         Command::Worker { at_once, takes_ms } => {
             if let Err(error) = worker::run(at_once, std::time::Duration::from_millis(takes_ms)) {
                 eprintln!("lab: {error}");

@@ -2,19 +2,61 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub name: String,
     pub figures: Vec<Figure>,
     pub files: Vec<PathBuf>,
     /// What a reader must know to compare fairly.
     pub notes: Vec<String>,
+    /// When, where and how it was run; known once it is stored.
+    #[serde(default)]
+    pub made: Option<Made>,
+}
+
+/// Of one run of an experiment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// `2026-11-27`
+    pub date: String,
+    /// Processors and memory.
+    pub machine: String,
+    pub command: String,
+}
+
+impl Made {
+    /// Of this process, now.
+    fn now() -> Self {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kib =
+            memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+        let machine = match kib {
+            Some(kib) => format!("{processors} processors, {} GiB", (kib + (1 << 19)) >> 20),
+            None => format!("{processors} processors"),
+        };
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        let command = format!("cargo run --release -p lab -- {}", args.join(" "));
+        Self { date: date(since.as_secs() / 86_400), machine, command }
+    }
+}
+
+/// The date of a day since 1970, in the calendar that is counted from 1 March of the year 0, whose leap day is a year's last.
+fn date(days: u64) -> String {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    format!("{:04}-{month:02}-{day:02}", 400 * era + year + u64::from(month <= 2))
 }
 
 /// One measure of both sides. A peer that is not installed has no figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figure {
     pub measure: String,
     pub unit: String,
@@ -34,7 +76,7 @@ impl Figure {
 
 impl Report {
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), figures: Vec::new(), files: Vec::new(), notes: Vec::new() }
+        Self { name: name.into(), figures: Vec::new(), files: Vec::new(), notes: Vec::new(), made: None }
     }
 
     pub fn print(&self, json: bool) {
@@ -74,6 +116,7 @@ impl Report {
 
     /// With all that it says in a file of its own, too.
     pub fn stored(mut self, out: &Path) -> Result<Self, String> {
+        self.made = Some(Made::now());
         let text = serde_json::to_string_pretty(&self).expect("plain data");
         let name = format!("{}.json", self.name);
         self.write(out, &name, &text)?;
@@ -109,6 +152,14 @@ mod tests {
         assert_eq!(Figure::new("m", "u", 3.0, "p", None).ratio, None);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn days_have_their_dates() {
+        let dates = [(0, "1970-01-01"), (789, "1972-02-29"), (790, "1972-03-01"), (11_016, "2000-02-29")];
+        for (days, text) in dates.into_iter().chain([(20_784, "2026-11-27"), (47_541, "2100-03-01")]) {
+            assert_eq!(date(days), text);
+        }
     }
 
     #[test]
