@@ -520,13 +520,13 @@ impl Turnstile {
         let of_each = |counts: &[AtomicU64; CLASSES]| counts.each_ref().map(|count| count.swap(0, Relaxed));
         let (arrived, let_in, refused) = (of_each(&counts.arrived), of_each(&counts.let_in), of_each(&counts.refused));
         let under_way = self.under_way.load(Relaxed);
-        let came = Came { arrived, waited, refused: refused.iter().sum(), under_way };
+        let came = Came { arrived, let_in, waited, refused: refused.iter().sum(), under_way };
         let rooms = admission.look(now, &seen, &came);
         self.size.store(admission.limit().size(), Relaxed);
         self.is_overloaded.store(admission.is_overloaded(), Relaxed);
         self.take(&rooms);
         // Only while requests are refused: before that nobody takes anything from anybody.
-        let scarce = refused.iter().rposition(|count| *count > 0).filter(|_| admission.is_overloaded());
+        let scarce = refused.iter().rposition(|count| *count > 0).filter(|_| admission.is_scarce());
         self.fairness.look(scarce.map(|class| (class, let_in[class])));
     }
 

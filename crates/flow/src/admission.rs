@@ -12,6 +12,7 @@ use base::{Span, Time};
 
 use crate::doors::{Door, Others};
 use crate::limit::{Bounds, Elsewhere, Limit, Seen};
+use crate::limits::LEARN_EVERY;
 use crate::overload::Overload;
 
 /// Priorities, 0 (refused first) to 9.
@@ -36,6 +37,11 @@ pub struct Admission {
     no_room: u64,
     /// Between the last two times.
     is_full: bool,
+    /// Requests that were let in, a second.
+    let_in: f64,
+    /// Looks in a row that saw the queue grow.
+    grown: u32,
+    trial: Trial,
 }
 
 /// What holds until the next look.
@@ -43,8 +49,8 @@ pub struct Admission {
 pub struct Rooms {
     /// A request of a priority is let in while fewer than this are under way, of all priorities.
     pub room: [u32; CLASSES],
-    /// Requests of each priority that may wait for room. While the queue stands, of the lowest priority that
-    /// comes at all only as many may wait as find room soon.
+    /// Requests of each priority that may wait for room. In overload, of the lowest priority that comes at all only as
+    /// many may wait as find room soon.
     pub waiting: [u32; CLASSES],
 }
 
@@ -53,6 +59,7 @@ pub struct Rooms {
 pub struct Came {
     /// Requests of each priority, refused ones too.
     pub arrived: [u64; CLASSES],
+    pub let_in: [u64; CLASSES],
     /// How long all of some priority have waited for room at least, of those that found it.
     pub waited: Span,
     /// Requests that were refused.
@@ -74,6 +81,9 @@ impl Admission {
             heard_at: Time::ZERO,
             no_room: 0,
             is_full: false,
+            let_in: 0.0,
+            grown: 0,
+            trial: Trial::default(),
         }
     }
 
@@ -83,6 +93,12 @@ impl Admission {
 
     pub fn is_overloaded(&self) -> bool {
         self.overload.is_up()
+    }
+
+    /// Some are refused, and are to share what there is. Who is let wait in a trial is not refused for what came
+    /// before.
+    pub fn is_scarce(&self) -> bool {
+        self.overload.is_up() && !self.trial.is_on()
     }
 
     pub fn overloads(&self) -> u64 {
@@ -134,7 +150,7 @@ impl Admission {
         if is_shut && let Some((takes, queue)) = self.others.learned() {
             self.limit.follow(Span((takes * 1e6) as u64), queue);
         }
-        let has_higher = (self.lowest() + 1..CLASSES).any(|class| self.wanted(class) >= PRESENT);
+        let has_higher = self.has_higher();
         let is_alone = self.elsewhere() < PRESENT;
         self.limit.set_alone(is_alone);
         self.limit.set_strict(self.overload.is_up() && has_higher && is_alone);
@@ -148,12 +164,51 @@ impl Admission {
             // Up at once, down slowly: room that is kept for nobody costs little, room that is missing is a refusal.
             *rate = if now > *rate { now } else { *rate + (now - *rate) * part(FADES_IN) };
         }
-        self.overload.set_target(self.pain());
+        let all = |counts: &[u64; CLASSES]| counts.iter().sum::<u64>();
+        let (arrived, let_in) = (all(&came.arrived), all(&came.let_in));
+        // A look that comes late comes after a time in which nothing did.
+        let rate = let_in as f64 / LEARN_EVERY.as_secs_f64();
+        self.let_in = if rate > self.let_in { rate } else { self.let_in + (rate - self.let_in) * part(FADES_IN) };
+        self.grown = if arrived > let_in + let_in / GROWS_PART { self.grown + 1 } else { 0 };
+        let stands = !has_higher && self.grown < GROWS_LOOKS;
+        self.overload.set_target(if stands { self.patience() } else { self.pain() });
         if came.refused > 0 {
             self.overload.refused(now);
         }
         self.overload.waited(now, came.waited);
+        self.try_again(now, has_higher, came);
         self.rooms()
+    }
+
+    /// In overload all may wait again for a moment, now and then: clients that ask again at once when they are refused
+    /// look like more and more of them, and would for ever, though all find room soon if they wait.
+    fn try_again(&mut self, now: Time, has_higher: bool, came: &Came) {
+        let trial = &mut self.trial;
+        if !self.overload.is_up() {
+            if now.since(trial.hot_at) >= TRIAL_FORGOTTEN {
+                trial.pause = TRIAL_FIRST;
+            }
+            (trial.looks, trial.at) = (0, now + trial.pause);
+            return;
+        }
+        trial.hot_at = now;
+        let waits_too_long = came.waited > self.patience();
+        let trial = &mut self.trial;
+        // Of its first look all but nothing was before.
+        let fails = trial.looks > 1 && (came.refused > 0 || waits_too_long || self.grown >= GROWS_LOOKS);
+        if has_higher || fails {
+            if trial.is_on() {
+                (trial.looks, trial.at) = (0, now + trial.pause);
+            }
+        } else if trial.looks > TRIAL_LOOKS {
+            trial.looks = 0;
+            self.overload.over();
+        } else if trial.is_on() {
+            trial.looks += 1;
+        } else if now >= trial.at {
+            (trial.looks, trial.pause) = (1, TRIAL_PAUSE_MAX.min(trial.pause.times(2)));
+            self.grown = 0;
+        }
     }
 
     fn seen_elsewhere(&self) -> Elsewhere {
@@ -182,6 +237,11 @@ impl Admission {
         (0..CLASSES).find(|class| self.wanted(*class) >= PRESENT).unwrap_or(0)
     }
 
+    /// Priorities differ, at any door.
+    fn has_higher(&self) -> bool {
+        (self.lowest() + 1..CLASSES).any(|class| self.wanted(class) >= PRESENT)
+    }
+
     /// What a priority would have under way, at all doors, if all of it were let in and none waited.
     fn wanted(&self, class: usize) -> f64 {
         (self.rates[class] + self.others.rate(class)) * self.takes()
@@ -194,7 +254,7 @@ impl Admission {
 
     pub fn rooms(&self) -> Rooms {
         let (mut room, mut waiting) = ([0; CLASSES], [0; CLASSES]);
-        let lowest = self.lowest();
+        let (lowest, is_only) = (self.lowest(), !self.has_higher());
         // What higher priorities want at this door, and what is kept for them for all doors.
         let (mut here, mut kept) = (0.0, 0.0);
         for class in (0..CLASSES).rev() {
@@ -206,13 +266,17 @@ impl Admission {
             if class == lowest && here >= PRESENT {
                 room[class] = room[class].min(self.limit.likely());
             }
-            // A burst may wait. In overload only those may who will be let in soon, as others are refused for them.
-            let may_wait = !self.overload.is_up() || class > lowest;
-            waiting[class] = if may_wait {
-                let burst = self.let_in_within(self.limit.size().into(), self.pain());
+            // A burst may wait, and for longer where nobody waits who matters more. In overload only those may who will
+            // be let in soon, as others are refused for them.
+            waiting[class] = if !self.is_scarce() || class > lowest {
+                let time = if is_only && !self.is_scarce() { self.patience() } else { self.pain() };
+                let burst = self.let_in_within(self.limit.size().into(), time);
+                let burst = if is_only { burst.max(self.was_let_in_within(time)) } else { burst };
                 burst.max(self.limit.size().max(WAITING_MIN) * WAITING_PARTS)
             } else {
-                self.let_in_within(part(self.limit.size()), Span(self.pain().0 / 2))
+                let soon = Span(self.pain().0 / 2);
+                let most = if is_only { self.was_let_in_within(soon) } else { 0 };
+                self.let_in_within(part(self.limit.size()), soon).max(most)
             };
             here += self.rates[class] * self.takes();
             kept += with_swings(self.wanted(class));
@@ -225,10 +289,45 @@ impl Admission {
         WAIT_HURTS.max(Span(self.limit.base().0 / 2))
     }
 
+    /// ... unless all matters as much, and as many are let in as come: those who wait are the same again and again
+    /// then, and nobody is served sooner for one who is refused.
+    fn patience(&self) -> Span {
+        self.pain().max(STANDS_FOR)
+    }
+
+    /// How many find room in some time, as they did last.
+    fn was_let_in_within(&self, time: Span) -> u32 {
+        (self.let_in * time.as_secs_f64()).min(WAITING_MAX) as u32
+    }
+
     /// How many find room in some time where so many may be under way: each for as long as an answer may take, at worst.
     fn let_in_within(&self, room: f64, time: Span) -> u32 {
         let turns = time.as_secs_f64() / self.limit.target().as_secs_f64().max(1e-4);
         (room * turns).min(WAITING_MAX) as u32
+    }
+}
+
+/// Whether all may wait again, in overload.
+#[derive(Clone, Debug)]
+struct Trial {
+    /// Since it began; 0 while there is none.
+    looks: u32,
+    /// The next one.
+    at: Time,
+    pause: Span,
+    /// The last time that there was overload.
+    hot_at: Time,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self { looks: 0, at: Time::ZERO, pause: TRIAL_FIRST, hot_at: Time::ZERO }
+    }
+}
+
+impl Trial {
+    fn is_on(&self) -> bool {
+        self.looks > 0
     }
 }
 
@@ -259,6 +358,18 @@ fn with_swings(demand: f64) -> f64 {
 /// A shorter wait is no overload, however quick requests are otherwise: about what people begin to feel. Many connections that each
 /// ask again once they are answered wait for each other for less than this; refused, they would ask again at once instead.
 const WAIT_HURTS: Span = Span::millis(100);
+/// So long may all wait where as many are let in as come: half of what the doors let anybody wait.
+const STANDS_FOR: Span = Span::millis(500);
+/// The queue grows where, in so many looks in a row, more came than were let in by one in so many.
+const GROWS_LOOKS: u32 = 3;
+const GROWS_PART: u64 = 10;
+/// A trial lasts for so many looks: three see a queue that grows, and one what came before it.
+const TRIAL_LOOKS: u32 = 4;
+/// The first one comes so soon after overload has begun, each further one after twice as long; as at first if there was
+/// none for as long as the last bound.
+const TRIAL_FIRST: Span = Span::millis(500);
+const TRIAL_PAUSE_MAX: Span = Span::secs(30);
+const TRIAL_FORGOTTEN: Span = Span::secs(10);
 /// A priority that uses less is not there.
 const PRESENT: f64 = 0.01;
 /// Demand that is no more is forgotten with this time constant.
@@ -298,6 +409,7 @@ mod tests {
             let rooms = admission.rooms();
             // Each class takes what the room allows above what the higher ones took.
             let (mut rate, mut no_room, mut refused, mut waited) = (0.0, 0.0, 0.0, 0.0_f64);
+            let mut in_classes = [0.0; CLASSES];
             for class in (0..CLASSES).rev() {
                 let most = (f64::from(rooms.room[class]) / service).min(capacity);
                 let wants = offered[class] + queues[class] / dt;
@@ -310,6 +422,7 @@ mod tests {
                     waited = waited.max(queues[class] / in_class);
                 }
                 let_in[class] += in_class * dt;
+                in_classes[class] = in_class;
                 rate += in_class;
             }
             let is_full = no_room > 0.0;
@@ -325,9 +438,10 @@ mod tests {
                 ..Seen::default()
             };
             let arrived = offered.map(|rate| (rate * dt) as u64);
+            let let_in = in_classes.map(|rate: f64| (rate * dt) as u64);
             *now = *now + Span::millis(100);
             let (waited, refused) = (Span((waited * 1e6) as u64), refused as u64);
-            admission.look(*now, &seen, &Came { arrived, waited, refused, under_way: under_way as u32 });
+            admission.look(*now, &seen, &Came { arrived, let_in, waited, refused, under_way: under_way as u32 });
             done += rate * dt;
             took.push(mean);
         }
@@ -393,10 +507,13 @@ mod tests {
         }
         assert!(!admission.is_overloaded() && admission.rooms().waiting[5] >= 512);
         // A moment of nothing made them wait for longer, and refused some: that passes.
-        let stall = Came { waited: Span::millis(150), refused: 100, ..came };
-        let rooms = admission.look(Time(5_000_000), &served, &stall);
-        assert!(admission.is_overloaded() && rooms.waiting[5] >= 512, "{rooms:?}");
-        for n in 51..54 {
+        let mut stall = Came { waited: Span::millis(150), refused: 100, ..came };
+        (stall.arrived[5], stall.let_in[5]) = (500, 400);
+        for n in 50..53 {
+            admission.look(Time(n * 100_000), &served, &stall);
+        }
+        assert!(admission.is_overloaded());
+        for n in 53..70 {
             admission.look(Time(n * 100_000), &served, &came);
         }
         assert!(!admission.is_overloaded());
@@ -418,3 +535,7 @@ mod tests {
 #[cfg(test)]
 #[path = "admission_tests.rs"]
 mod flood;
+
+#[cfg(test)]
+#[path = "admission_closed_tests.rs"]
+mod closed;

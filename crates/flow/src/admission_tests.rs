@@ -72,6 +72,7 @@ fn overload(seed: u64, upper: f64) -> (u64, f64) {
                 let waited = now - since;
                 shortest[class] = Some(shortest[class].map_or(waited, |shortest| shortest.min(waited)));
                 under_way += 1;
+                came.let_in[class] += 1;
                 seen.under_way_max = seen.under_way_max.max(under_way);
                 let load = |at: usize| {
                     let own = (clones[at].at_work.len() + clones[at].queue.len()) as u64;

@@ -75,6 +75,7 @@ impl At {
                 && let Some(since) = waiting.pop_front()
             {
                 self.came.waited = self.came.waited.max(Span::millis(now - since));
+                self.came.let_in[class] += 1;
                 self.under_way += 1;
                 self.seen.under_way_max = self.seen.under_way_max.max(self.under_way);
                 queue.push_back(Request { door, class, since: now });

@@ -41,6 +41,11 @@ impl Overload {
         }
     }
 
+    /// It is known otherwise that there is none any more.
+    pub fn over(&mut self) {
+        self.is_up = false;
+    }
+
     pub fn set_target(&mut self, target: Span) {
         self.target = target;
     }
