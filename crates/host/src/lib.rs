@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
+mod ahead;
 mod bounds;
 mod cage;
 pub mod certificate;

@@ -84,8 +84,14 @@ pub const TUNNELS_MAX: usize = 16_384;
 pub const TARGET_BYTES_MAX: usize = 255;
 /// A clone on this node's own address answers at once, or its queue is full.
 pub const TARGET_CONNECT_WAIT: Duration = Duration::from_secs(1);
-/// Plaintext and sealed bytes are read into a buffer of this size per tunnel and direction.
-pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
+/// So much of what has come is passed on with one write, per tunnel and direction: four of TLS's largest records, as each
+/// write is a call and wakes who reads. While nothing comes no room is held.
+pub const TUNNEL_BUFFER_BYTES: usize = 64 << 10;
+/// One read of sealed bytes at first, and while much comes.
+pub const TUNNEL_READ_BYTES: usize = 16 << 10;
+pub const TUNNEL_READ_BYTES_MAX: usize = 64 << 10;
+/// Who has said less than this has said all, mostly: it is passed on before more is asked for.
+pub const TUNNEL_MORE_BYTES: usize = 8 << 10;
 /// After a clone's connection broke, what its edge still sends is read for so long, or the edge would lose what came before.
 pub const TUNNEL_LINGERS: Duration = Duration::from_secs(1);
 

@@ -5,20 +5,22 @@
 //! it is. A clone that takes no more of a request may still answer it, so that alone ends nothing.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, BytesMut};
 use futures_util::future::poll_fn;
 use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{Shutdown, shutdown};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use crate::limits::{TUNNEL_BUFFER_BYTES, TUNNEL_LINGERS};
+use crate::ahead::Ahead;
+use crate::limits::{TUNNEL_BUFFER_BYTES, TUNNEL_LINGERS, TUNNEL_MORE_BYTES};
 
-type Sealed = TlsStream<BufReader<TcpStream>>;
+type Sealed = TlsStream<Ahead<TcpStream>>;
 
 /// How the side that sent has ended.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ enum Ended {
 /// # Errors
 /// The edge went away.
 pub(crate) async fn relay(mut sealed: Sealed, mut clone: TcpStream) -> io::Result<()> {
-    let (mut forth, mut back) = (Way::new(), Way::new());
+    let (mut forth, mut back) = (Way::default(), Way::default());
     let mut turn = Turn::default();
     // The clone has no more to say; that the edge knows; the clone was told all; it takes no more.
     let (mut has_said, mut is_shut, mut is_told, mut is_deaf) = (false, false, false, false);
@@ -82,7 +84,7 @@ pub(crate) async fn relay(mut sealed: Sealed, mut clone: TcpStream) -> io::Resul
     });
     match ended.await? {
         Ended::Whole => Ok(()),
-        Ended::Early => part(sealed.get_mut().0.get_mut()).await,
+        Ended::Early => part(&mut sealed.get_mut().0.inner).await,
     }
 }
 
@@ -99,11 +101,10 @@ async fn part(tcp: &mut TcpStream) -> io::Result<()> {
 }
 
 /// One direction.
+#[derive(Default)]
 struct Way {
-    room: Box<[u8]>,
-    /// What of it is to be written.
-    from: usize,
-    to: usize,
+    /// What is to be written. While there is nothing no room is held.
+    room: BytesMut,
     unflushed: bool,
     /// The side that sends has ended.
     heard: Option<Heard>,
@@ -112,11 +113,6 @@ struct Way {
 }
 
 impl Way {
-    fn new() -> Way {
-        let room = vec![0; TUNNEL_BUFFER_BYTES].into();
-        Way { room, from: 0, to: 0, unflushed: false, heard: None, moved: false }
-    }
-
     fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -132,23 +128,17 @@ impl Way {
         takes: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<Heard>> {
         loop {
-            while self.from < self.to {
-                match ready!(Pin::new(&mut *takes).poll_write(cx, &self.room[self.from..self.to]))? {
+            while !self.room.is_empty() {
+                match ready!(Pin::new(&mut *takes).poll_write(cx, &self.room))? {
                     0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    count => self.from += count,
+                    count => self.room.advance(count),
                 }
                 self.unflushed = true;
             }
             if self.heard.is_none() {
-                let mut read = ReadBuf::new(&mut self.room);
-                match Pin::new(&mut *sends).poll_read(cx, &mut read) {
-                    Poll::Ready(Ok(())) if read.filled().is_empty() => self.heard = Some(Heard::Closed),
-                    Poll::Ready(Ok(())) => {
-                        (self.from, self.to, self.moved) = (0, read.filled().len(), true);
-                        continue;
-                    }
-                    Poll::Ready(Err(error)) => self.heard = Some(Heard::Broke(error)),
-                    Poll::Pending => (),
+                self.gather(cx, sends);
+                if !self.room.is_empty() {
+                    continue;
                 }
             }
             if self.unflushed {
@@ -156,6 +146,28 @@ impl Way {
                 self.unflushed = false;
             }
             return self.heard.take().map_or(Poll::Pending, |heard| Poll::Ready(Ok(heard)));
+        }
+    }
+
+    /// Takes what has come, as far as there is room: TLS gives a record at a time.
+    fn gather(&mut self, cx: &mut Context<'_>, sends: &mut (impl AsyncRead + Unpin)) {
+        self.room.reserve(TUNNEL_BUFFER_BYTES);
+        while self.room.len() < self.room.capacity() {
+            match pin!(sends.read_buf(&mut self.room)).poll(cx) {
+                Poll::Ready(Ok(0)) => self.heard = Some(Heard::Closed),
+                Poll::Ready(Err(error)) => self.heard = Some(Heard::Broke(error)),
+                Poll::Ready(Ok(count)) => {
+                    self.moved = true;
+                    if count >= TUNNEL_MORE_BYTES {
+                        continue;
+                    }
+                }
+                Poll::Pending => (),
+            }
+            break;
+        }
+        if self.room.is_empty() {
+            self.room = BytesMut::new();
         }
     }
 }
@@ -180,6 +192,70 @@ impl Turn {
         if self.comes_in_parts && !std::mem::replace(&mut self.is_acknowledged, true) {
             // It is a wish; without it all is right, only later.
             let _ = set_tcp_quickack(clone, true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::task::Waker;
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// Gives these pieces one after the other, each whole; then nothing for now, or its end.
+    struct Says(VecDeque<usize>, Option<io::ErrorKind>);
+
+    impl AsyncRead for Says {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let Some(piece) = self.0.front_mut() else {
+                return self.1.map_or(Poll::Pending, |kind| Poll::Ready(Err(kind.into())));
+            };
+            let count = to.remaining().min(*piece);
+            to.put_slice(&vec![b'x'; count]);
+            *piece -= count;
+            if *piece == 0 {
+                self.0.pop_front();
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// What came with each write.
+    #[derive(Default)]
+    struct Takes(Vec<usize>);
+
+    impl AsyncWrite for Takes {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.push(bytes.len());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_has_come_in_records_is_passed_on_with_one_write_and_nothing_is_held_then() {
+        const RECORD: usize = 16 << 10;
+        for (records, last, writes) in [
+            (vec![RECORD; 8], None, vec![4 * RECORD; 2]),
+            (vec![RECORD, RECORD, 100], None, vec![2 * RECORD + 100]),
+            (vec![RECORD, 100, 100], Some(io::ErrorKind::ConnectionReset), vec![RECORD + 100, 100]),
+            (vec![], None, vec![]),
+        ] {
+            let (mut way, mut says, mut takes) = (Way::default(), Says(records.into(), last), Takes::default());
+            let ended = way.poll(&mut Context::from_waker(Waker::noop()), &mut says, &mut takes);
+            assert_eq!(takes.0, writes, "all that was said before it ended, if it did: {last:?}");
+            assert_eq!(matches!(ended, Poll::Ready(Ok(Heard::Broke(_)))), last.is_some());
+            assert_eq!(way.room.capacity(), 0);
         }
     }
 }

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use base::{ClusterId, NodeId};
 use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::ahead::Ahead;
 use crate::crowd::Place;
 use crate::hello::Purpose;
-use crate::limits::{CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT, TUNNEL_BUFFER_BYTES};
+use crate::limits::{CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT};
 use crate::net::connect;
 use crate::relay::relay;
 use crate::tls::{Tls, explain, node_of};
@@ -42,7 +43,7 @@ pub enum Target {
 }
 
 /// A tunnel that this node serves itself.
-pub type OwnStream = tokio_rustls::server::TlsStream<BufReader<TcpStream>>;
+pub type OwnStream = tokio_rustls::server::TlsStream<Ahead<TcpStream>>;
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +55,7 @@ impl fmt::Debug for Target {
 }
 
 /// A connection to a clone on another node.
-pub type TunnelStream = tokio_rustls::client::TlsStream<BufReader<TcpStream>>;
+pub type TunnelStream = tokio_rustls::client::TlsStream<Ahead<TcpStream>>;
 
 /// Opens tunnels in the name of this node. Cheap to clone.
 #[derive(Clone)]
@@ -103,7 +104,7 @@ impl Dialer {
         let mut tcp = timeout(CONNECT_WAIT, connect(peer, self.from)).await.map_err(late)??;
         let open = async {
             tcp.write_all(Purpose::Tunnel.preface()).await?;
-            let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, tcp);
+            let tcp = Ahead::of(tcp);
             let connector = TlsConnector::from(self.tls.client());
             let mut stream = connector.connect(self.tls.name_of(Some(node)), tcp).await.map_err(denied)?;
             let len = u8::try_from(target.len())
@@ -158,7 +159,7 @@ async fn serve_one(
     tunnels: &Semaphore,
 ) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, TcpStream::from_std(tcp)?);
+    let tcp = Ahead::of(TcpStream::from_std(tcp)?);
     let open = async {
         let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
         let node = node_of(stream.get_ref().1, cluster)?;
