@@ -489,6 +489,10 @@ impl Out {
         for part in [&mut self.size, &mut self.data, &mut self.end] {
             let of_this = count.min(part.len());
             part.advance(of_this);
+            if part.is_empty() {
+                // Its room is for the next one.
+                *part = Bytes::new();
+            }
             count -= of_this;
         }
     }

@@ -244,3 +244,14 @@ async fn a_clones_time_begins_when_it_has_the_request() {
     assert!(matches!(sent, Err(Failed::TimedOut)));
     assert!((ANSWER_TIME..ANSWER_TIME * 2).contains(&began.elapsed()));
 }
+
+#[test]
+fn what_is_written_is_not_held_any_more() {
+    let came = Bytes::from(vec![b'x'; 100]);
+    let mut out = Out { data: came.clone(), ..Out::default() };
+    out.took(99);
+    let Err(came) = came.try_into_mut() else { panic!("a byte is left") };
+    out.took(1);
+    // Its room takes what comes next.
+    assert!(came.try_into_mut().is_ok());
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
 use super::verdicts::{HEADS, head, recorded};
 use super::wire::Out;
@@ -88,6 +88,57 @@ async fn a_body_comes_out_as_it_was_sent_and_the_next_head_is_behind_it() {
             assert!(matches!(poll_fn(|cx| from.poll_part(cx)).await, Some(Err(None))), "the next one's is not for it");
             drop(sends.await);
         }
+    }
+}
+
+/// What one client sends: as much at a time as these steps say, each as soon as there is nothing else to do. Counts
+/// reads.
+struct Bursts {
+    left: std::collections::VecDeque<usize>,
+    pauses: bool,
+    reads: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl tokio::io::AsyncRead for Bursts {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.pauses) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let Some(burst) = self.left.front_mut() else { return Poll::Ready(Ok(())) };
+        let count = to.remaining().min(*burst);
+        to.put_slice(&vec![b'x'; count]);
+        *burst -= count;
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if self.left[0] == 0 {
+            self.left.pop_front();
+            self.pauses = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_is_read_as_it_comes_and_a_pause_costs_no_further_reads() {
+    const MUCH: usize = 64 << 10;
+    for (bursts, most) in [(vec![MUCH; 16], 18), (vec![1000; 16], 16), (vec![1 << 20], 18)] {
+        let (body, reads) = (bursts.iter().sum::<usize>(), Arc::default());
+        let sends = Bursts { left: bursts.clone().into(), pauses: false, reads: Arc::clone(&reads) };
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}\r\n\r\n");
+        let stream = tokio::io::join(io::Cursor::new(head).chain(sends), tokio::io::sink());
+        let from = body_on(Box::new(stream)).await;
+        let (mut whole, mut parts) = (0, 0);
+        while let Some(part) = poll_fn(|cx| from.poll_part(cx)).await {
+            whole += part.unwrap().len();
+            parts += 1;
+        }
+        let reads = reads.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(whole, body);
+        assert!(reads <= most && parts <= most, "{reads} reads, {parts} parts of {bursts:?}");
     }
 }
 

@@ -56,8 +56,8 @@ pub struct Inner {
     /// Of the request whose body that is: what is left of another one has nothing to take here.
     number: u64,
     body_bytes_max: u64,
-    /// The last read of a body brought all that there was room for.
-    is_full: bool,
+    /// The last read of a body brought much: it is a long one.
+    is_long: bool,
     read_wait: Rate,
     pub out: Out,
     write_wait: Rate,
@@ -108,7 +108,7 @@ impl Wire {
             body: Body::Over,
             number: 0,
             body_bytes_max: BODY_MAX_MAX,
-            is_full: false,
+            is_long: false,
             read_wait: Rate::default(),
             out: Out::default(),
             write_wait: Rate::default(),
@@ -196,7 +196,7 @@ impl Inner {
     fn begins(&mut self, framing: Framing) {
         self.read_wait.over();
         self.number += 1;
-        (self.body_bytes_max, self.is_full) = (BODY_MAX_MAX, false);
+        (self.body_bytes_max, self.is_long) = (BODY_MAX_MAX, false);
         self.body = match framing {
             Framing::Length(0) => Body::Over,
             Framing::Length(length) => Body::Length(length),
@@ -295,19 +295,21 @@ impl Inner {
         })
     }
 
-    /// The same for a body. While a long one comes it is read to where it stays.
+    /// The same for a body. While a long one comes it is read to where it stays, by as much as comes at once.
     fn poll_fill_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if !self.is_full {
-            let count = ready!(self.poll_fill(cx))?;
-            self.is_full = count == ROOM_BYTES;
-            return Poll::Ready(Ok(count));
-        }
-        self.input.reserve(BODY_READ_BYTES_MAX);
-        let polled = pin!(self.stream.read_buf(&mut self.input)).poll(cx);
-        if polled.is_pending() && self.input.is_empty() {
-            (self.input, self.is_full) = (BytesMut::new(), false);
-        }
-        polled
+        let polled = if self.is_long {
+            self.input.reserve(BODY_READ_BYTES_MAX);
+            let polled = pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+            if self.input.is_empty() {
+                self.input = BytesMut::new();
+            }
+            polled
+        } else {
+            self.poll_fill(cx)
+        };
+        let count = ready!(polled)?;
+        self.is_long = count >= ROOM_BYTES;
+        Poll::Ready(Ok(count))
     }
 
     /// Ready when the client is gone while his request is being answered. What he sends behind it is not read for that.
