@@ -160,8 +160,7 @@ impl Headers for Fields<'_> {
 pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
     let mut takes_trailers = false;
     if headers.contains_key(header::CONNECTION) {
-        let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
-            .flat_map(|value| value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii))
+        let listed: Vec<HeaderName> = listed(headers, header::CONNECTION)
             // Of what most say no name has to be made: the one is no field, the other is taken out below.
             .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive") && !name.eq_ignore_ascii_case(b"close"))
             .filter_map(|name| HeaderName::from_bytes(name).ok())
@@ -169,13 +168,13 @@ pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
             .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
             .collect();
         for name in listed {
-            takes_trailers |= name == header::TE && says_trailers(headers);
+            takes_trailers |= name == header::TE && lists(headers, header::TE, b"trailers");
             headers.remove(name);
         }
     }
     // First a look: comparing the few names that there are is cheaper than looking each of ours up.
     if headers.keys().any(|name| ONE_HOP.contains(name)) {
-        takes_trailers |= says_trailers(headers);
+        takes_trailers |= lists(headers, header::TE, b"trailers");
         for name in &ONE_HOP {
             headers.remove(name);
         }
@@ -205,15 +204,20 @@ pub fn strip_for_trailers(trailers: &mut HeaderMap) {
     remove_ours(trailers);
 }
 
-fn says_trailers(headers: &HeaderMap) -> bool {
-    let mut listed = headers.get_all(header::TE).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
-    listed.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+/// What a field lists, whose parts have no commas of their own.
+pub fn listed(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(name).into_iter();
+    values.flat_map(|value| value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii))
+}
+
+pub fn lists(headers: &HeaderMap, name: HeaderName, what: &[u8]) -> bool {
+    listed(headers, name).any(|part| part.eq_ignore_ascii_case(what))
 }
 
 /// Says from whom a request comes. With `trust`, what the client says is kept and added to; else only the `trusted` fields are.
 pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool, trusted: &[HeaderName]) {
     if !trust {
-        remove_if(headers, |name| is_believed(name.as_str()) && !trusted.contains(name));
+        remove_if(headers, |name| is_one_of(name.as_str(), &BELIEVED) && !trusted.contains(name));
     }
     remove_if(headers, |name| is_underscored(name.as_str()));
     headers.reserve(FIELDS_ADDED);
@@ -241,14 +245,7 @@ pub fn is_rewriting(headers: &HeaderMap) -> bool {
         "x-method-override",
         "x-forwarded-server",
     ];
-    let is = |name: &str| {
-        let same = |known: &&str| {
-            known.len() == name.len()
-                && known.bytes().zip(name.bytes()).all(|(k, n)| k == n || (k == b'-' && n == b'_'))
-        };
-        may_be_one(name) && REWRITING.iter().any(same)
-    };
-    headers.keys().any(|name| is(name.as_str()))
+    headers.keys().any(|name| is_one_of(name.as_str(), &REWRITING))
 }
 
 fn may_be_one(name: &str) -> bool {
@@ -256,11 +253,9 @@ fn may_be_one(name: &str) -> bool {
 }
 
 /// Programs behind CGI or WSGI read x_real_ip and x-real-ip as one.
-fn is_believed(name: &str) -> bool {
-    may_be_one(name)
-        && BELIEVED.iter().any(|b| {
-            b.len() == name.len() && b.bytes().zip(name.bytes()).all(|(b, n)| b == n || (b == b'-' && n == b'_'))
-        })
+fn is_one_of(name: &str, all: &[&str]) -> bool {
+    let same = |(k, n): (u8, u8)| k == n || (k == b'-' && n == b'_');
+    may_be_one(name) && all.iter().any(|known| known.len() == name.len() && known.bytes().zip(name.bytes()).all(same))
 }
 
 fn is_underscored(name: &str) -> bool {
@@ -285,11 +280,8 @@ fn remove_if(headers: &mut HeaderMap, is: impl Fn(&HeaderName) -> bool) {
 /// way past this proxy.
 pub fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let wanted = headers.get(header::UPGRADE)?;
-    let listed = (headers.get_all(header::CONNECTION).iter())
-        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
-        .any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     let is_http2 = wanted.as_bytes().to_ascii_lowercase().windows(3).any(|part| part == b"h2c");
-    (listed && !is_http2).then(|| wanted.clone())
+    (lists(headers, header::CONNECTION, b"upgrade") && !is_http2).then(|| wanted.clone())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::framing::Body;
 use crate::http::check::{self, Framing};
-use crate::http::headers::strip_one_hop;
+use crate::http::headers::{lists, strip_one_hop};
 use crate::http::limits::{ANSWER_HEAD_BYTES_MAX, FIELDS_MAX};
 use crate::http::rooms;
 use crate::http::session::remove_ours;
@@ -184,13 +184,8 @@ pub fn keeps(fields: &HeaderMap, is_new: bool) -> bool {
     if !fields.contains_key(header::CONNECTION) {
         return is_new;
     }
-    let says = |what: &str| {
-        let listed = |value: &HeaderValue| {
-            value.as_bytes().split(|b| *b == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(what.as_bytes()))
-        };
-        fields.get_all(header::CONNECTION).iter().any(listed)
-    };
-    !says("close") && (is_new || says("keep-alive"))
+    let says = |what: &[u8]| lists(fields, header::CONNECTION, what);
+    !says(b"close") && (is_new || says(b"keep-alive"))
 }
 
 /// Where the body ends (RFC 9112 6.3).

@@ -11,6 +11,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::wire::Out;
 use crate::http::check;
+use crate::http::headers::listed;
 
 /// What a request lets its answer be.
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +113,7 @@ fn length_field(out: &mut Vec<u8>, bytes: u64) {
 
 /// Trailer fields that the head names.
 fn named(fields: &HeaderMap) -> Vec<HeaderName> {
-    let lists = fields.get_all(header::TRAILER).iter().flat_map(|list| list.as_bytes().split(|b| *b == b','));
-    lists.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
+    listed(fields, header::TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 /// The time, which is the same for a second.
