@@ -3,6 +3,7 @@
 mod heavy;
 mod kept;
 mod outside;
+mod places;
 mod same;
 mod table;
 

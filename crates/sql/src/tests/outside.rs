@@ -34,6 +34,7 @@ fn what_a_schema_comes_to_is_weighed_and_its_statements_are_judged_before_anythi
         (&columns, Kind::Budget, "g"),
         (&sums, Kind::Budget, "steps"),
         ("create table t (a check (total_changes() >= 0))", Kind::Refused, "table t: function total_changes"),
+        ("create table t (a, b default (total_changes()))", Kind::Refused, "table t: function total_changes"),
         ("create table t (a, b check (sqlite_version() > b))", Kind::Refused, "table t: function sqlite_version"),
         (
             "create table t (a); create index i on t (a); insert into t values (1); analyze",
