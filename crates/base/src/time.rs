@@ -5,7 +5,8 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// A moment on one node's monotonic clock, in microseconds since an arbitrary start. Never sent to another node.
+/// A moment on one node's monotonic clock, in microseconds since an arbitrary start. It goes on while the machine is suspended
+/// (`host/src/clock.rs`). Never sent to another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base::{AskId, Boot, Effect, Event, Frame, GroupId, Machine, NodeId, Note, NoteLevel, Now, Span, Time, Work};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
+use crate::clock::Clock;
 use crate::disk::{self, Disk, Opened, Safe};
 use crate::limits::ASKS_WAITING_MAX;
 use crate::net::{Desks, Net};
@@ -113,7 +114,7 @@ where
     let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
     let (view_tx, view) = watch::channel(Arc::new(M::View::default()));
     let (stop, stopped) = oneshot::channel();
-    let clock = Clock { start: Instant::now() };
+    let clock = Clock::new();
     // Before it waits for news it lets others run who can: on a busy machine more has come by then, and one wake-up serves
     // it all (a quarter more operations a second, and a third less waiting at the 99th percentile; docs/performance.md).
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -419,40 +420,21 @@ impl<A> Asks<A> {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Clock {
-    start: Instant,
-}
-
-/// Monotonic time starts here, so that "a moment ago" is never before zero.
-const CLOCK_START: Duration = Duration::from_secs(3600);
-
-impl Clock {
-    fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now {
-            mono: Time(Span::from(self.start.elapsed() + CLOCK_START).0),
-            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-
-    /// `None` for a moment so far away that it has no `Instant`.
-    fn instant(&self, at: Time) -> Option<Instant> {
-        self.start.checked_add(Duration::from_micros(at.0).saturating_sub(CLOCK_START))
-    }
-}
-
 async fn timers<M: Machine + 'static>(core: Rc<Core<M>>) {
     loop {
-        match core.clock.instant(core.armed.get()).filter(|_| core.armed.get() != Time::NEVER) {
-            None => core.rearm.notified().await,
+        let armed = core.armed.get();
+        if armed == Time::NEVER {
+            core.rearm.notified().await;
+            continue;
+        }
+        match core.clock.wait(armed) {
             // This task is behind all those that have something to handle by now.
-            Some(at) if at <= Instant::now() => {
+            Duration::ZERO => {
                 core.due();
                 tokio::task::yield_now().await;
             }
-            Some(at) => tokio::select! {
-                () = tokio::time::sleep_until(at.into()) => core.due(),
+            left => tokio::select! {
+                () = tokio::time::sleep(left) => core.due(),
                 () = core.rearm.notified() => (),
             },
         }

@@ -11,6 +11,7 @@ mod ahead;
 mod bounds;
 mod cage;
 pub mod certificate;
+mod clock;
 pub mod code;
 pub mod crowd;
 mod disk;
