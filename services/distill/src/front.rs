@@ -14,6 +14,8 @@ use sdk::axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, he
 use sdk::axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
+use crate::afterwards::Often;
+use crate::apart::{self, Apart};
 use crate::fetch::{Fetch, FetchError, Source, Url, is_packed, without_hops};
 use crate::hints;
 use crate::image::{Bad, Edit, Format, Watermark};
@@ -21,13 +23,13 @@ use crate::imgproxy::{self, Wrong};
 use crate::limits::*;
 use crate::marks::Marks;
 use crate::near;
-use crate::pages::{self, OURS, PICTURES, Page};
+use crate::pages::{self, OURS, Others, PICTURES, Page};
 use crate::preferences::{self, NotKept, Preferences, Readers};
 use crate::settings::{Settings, Urls};
 use crate::shelf::{self, Original, Shelf};
 use crate::sizes::Sizes;
 use crate::works::{self, Key, NotMade, Picture, Works};
-use crate::{thumbor, weserv};
+use crate::{thin, thumbor, weserv};
 
 pub const ANSWER: HeaderName = HeaderName::from_static("coppice-answer");
 /// Bytes of the original, where something else is answered.
@@ -43,8 +45,8 @@ const ORIGINAL: HeaderValue = HeaderValue::from_static("original");
 pub enum Site {
     /// A declared origin's, to whom his cookie names.
     Own(String),
-    /// Whoever's this is, to this reader, by the proxy.
-    Any { url: Url, reader: String },
+    /// Whoever's this is, to this reader: by the proxy, or under a name of its own.
+    Any { url: Url, reader: String, apart: Option<Arc<Apart>> },
 }
 
 pub struct Front {
@@ -56,6 +58,7 @@ pub struct Front {
     pub marks: Marks,
     pub shelf: Shelf,
     pub repairs: Repairs,
+    pub often: Often,
 }
 
 /// What goes out.
@@ -72,6 +75,9 @@ pub async fn answer(State(front): State<Arc<Front>>, request: Request) -> Respon
     let (head, body) = request.into_parts();
     if front.fetch.is_loop(&head.headers) {
         return failed(&FetchError::Loop);
+    }
+    if let Some(names) = front.settings.apart.as_ref().filter(|names| names.is_for(&head.headers)) {
+        return apart::answer(&front, &Arc::clone(names), head, body).await;
     }
     let path = head.uri.path().to_owned();
     let ours = path.strip_prefix(OURS).filter(|rest| rest.starts_with('/'));
@@ -100,8 +106,15 @@ pub async fn answer(State(front): State<Arc<Front>>, request: Request) -> Respon
     }
 }
 
-/// Answers what a reader asks for by the proxy.
-pub async fn proxied(front: &Arc<Front>, url: Url, reader: String, head: Parts, body: Body) -> Response {
+/// Answers what a reader asks for of others' sites.
+pub async fn proxied(
+    front: &Arc<Front>,
+    url: Url,
+    reader: String,
+    apart: Option<Arc<Apart>>,
+    head: Parts,
+    body: Body,
+) -> Response {
     if front.fetch.is_loop(&head.headers) {
         return failed(&FetchError::Loop);
     }
@@ -109,10 +122,16 @@ pub async fn proxied(front: &Arc<Front>, url: Url, reader: String, head: Parts, 
     match path.strip_prefix(OURS).filter(|rest| rest.starts_with('/')) {
         Some("/toolbar.css") => style(),
         Some("/preferences") => front.prefer(Some(reader), head, body).await,
-        Some(_) if path.starts_with(PICTURES) => front.picture_of_site(&Site::Any { url, reader }, &head).await,
+        Some(_) if path.starts_with(PICTURES) => front.picture_of_site(&Site::Any { url, reader, apart }, &head).await,
         Some(_) => plain(StatusCode::NOT_FOUND, "there is nothing here"),
-        None => front.page(&Site::Any { url, reader }, head, body).await,
+        None => front.page(&Site::Any { url, reader, apart }, head, body).await,
     }
+}
+
+/// What stands before paths of a site of others, as browsers ask for them.
+fn begin(url: &Url, apart: Option<&Arc<Apart>>) -> String {
+    let named = apart.and_then(|apart| apart.begin(url));
+    named.unwrap_or_else(|| format!("{}://{}", url.scheme(), url.authority()))
 }
 
 fn style() -> Response {
@@ -142,15 +161,15 @@ fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok()).any(|line| has_word(line, word))
 }
 
-fn has_word(line: &str, word: &str) -> bool {
+pub fn has_word(line: &str, word: &str) -> bool {
     line.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
 }
 
-fn accepts_webp(headers: &HeaderMap) -> bool {
+pub fn accepts(headers: &HeaderMap, mime: &str) -> bool {
     let lines = headers.get_all(header::ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|part| {
         let mut words = part.split(';').map(str::trim);
-        words.next().is_some_and(|kind| kind.eq_ignore_ascii_case("image/webp")) && !words.any(|word| word == "q=0")
+        words.next().is_some_and(|kind| kind.eq_ignore_ascii_case(mime)) && !words.any(|word| word == "q=0")
     })
 }
 
@@ -169,8 +188,8 @@ impl Front {
         let (mut noted, of) = (format!("{path}{query}"), format!("/{rest}{query}"));
         let source = match site {
             Site::Own(name) => Source::Origin { name: name.clone(), path: of },
-            Site::Any { url, .. } => {
-                noted = format!("http://{}{noted}", url.authority());
+            Site::Any { url, apart, .. } => {
+                noted = format!("{}{noted}", begin(url, apart.as_ref()));
                 self.fetch.source_of(Url { path: of, ..url.clone() })
             }
         };
@@ -262,9 +281,23 @@ impl Front {
             Ok(original) => original,
             Err(error) => return failed(&error),
         };
-        edit.accepts_webp = accepts_webp(headers);
+        edit.accepts_webp = accepts(headers, Format::Webp.mime());
         hints::apply(&mut edit, headers);
-        let shown = self.best(source, &original, &edit, headers).await;
+        let shown = match self.avif(source, &original, &edit, headers) {
+            Some((fine, picture)) => {
+                edit = fine;
+                Shown::Exact(Some(picture))
+            }
+            None if edit.format == Some(Format::Avif) => {
+                edit.format = None;
+                match self.best(source, &original, &edit, headers).await {
+                    Shown::Exact(Some(picture)) => Shown::Near(picture),
+                    Shown::Exact(None) if !original.says_no_transform() => Shown::Original,
+                    other => other,
+                }
+            }
+            None => self.best(source, &original, &edit, headers).await,
+        };
         if edit.watermark.is_some() && !matches!(shown, Shown::Exact(Some(_)) | Shown::Near(_)) {
             // Its original is not to be seen without.
             let why = [(header::RETRY_AFTER, "1"), (header::CACHE_CONTROL, "no-store")];
@@ -288,7 +321,7 @@ impl Front {
 
     /// What was asked for, if it can be had in time; else what is nearest to it, which is made good afterwards.
     async fn best(self: &Arc<Self>, source: &Source, original: &Original, edit: &Edit, headers: &HeaderMap) -> Shown {
-        if original.known.control.as_deref().is_some_and(|control| has_word(control, "no-transform")) {
+        if original.says_no_transform() {
             return Shown::Exact(None);
         }
         let key = works::key(&original.known.content, edit);
@@ -336,7 +369,7 @@ impl Front {
     }
 
     /// Makes a picture, unless another clone does or has done so.
-    async fn make(
+    pub async fn make(
         &self,
         source: &Source,
         original: &Original,
@@ -345,29 +378,45 @@ impl Front {
     ) -> Result<Option<Picture>, NotMade> {
         let content = &original.known.content;
         let key = works::key(content, edit);
-        let missing = match self.shelf.made(&key).await {
-            Ok(Ok(made)) => {
-                self.works.keep(key, made.clone());
-                return Ok(made);
+        let work = async |bytes: Bytes| {
+            let end = self.works.make(key, &bytes, edit).await;
+            if let Ok(Some((format, _))) = &end {
+                let (width, height) = edit.wanted(original.known.pixels.unwrap_or((0, 0)));
+                let (family, quality, key) = (near::family(edit), edit.quality(), shelf::hex(&key));
+                let variant = near::Variant { key, family, format: *format, quality, width, height };
+                self.shelf.add_variant(content, variant).await;
             }
-            Ok(Err(why)) => return Err(why),
+            end
+        };
+        let end = self.once(&key, source, original, headers, work).await;
+        if let Ok(made) = &end {
+            self.works.keep(key, made.clone());
+        }
+        end
+    }
+
+    /// What is kept under a key; made of the original's bytes, unless another clone does or has done so.
+    pub async fn once(
+        &self,
+        key: &Key,
+        source: &Source,
+        original: &Original,
+        headers: &HeaderMap,
+        work: impl AsyncFnOnce(Bytes) -> Result<Option<Picture>, NotMade>,
+    ) -> Result<Option<Picture>, NotMade> {
+        let missing = match self.shelf.made(key).await {
+            Ok(made) => return made,
             Err(missing) => missing,
         };
         let end = match self.shelf.bytes(&self.fetch, source, headers, original).await {
-            Ok(bytes) => self.works.make(key, &bytes, edit).await,
+            Ok(bytes) => work(bytes).await,
             Err(error) => {
                 tracing::debug!(%error, "an original was there, and is not any more");
                 Err(NotMade::Gone)
             }
         };
         if let Some(missing) = missing {
-            self.shelf.keep_made(&missing, &key, &end).await;
-        }
-        if let Ok(Some((format, _))) = &end {
-            let (width, height) = edit.wanted(original.known.pixels.unwrap_or((0, 0)));
-            let (family, quality, key) = (near::family(edit), edit.quality(), shelf::hex(&key));
-            let variant = near::Variant { key, family, format: *format, quality, width, height };
-            self.shelf.add_variant(content, variant).await;
+            self.shelf.keep_made(&missing, key, &end).await;
         }
         end
     }
@@ -449,14 +498,14 @@ fn answered(original: &Original, edit: &Edit, shown: &Shown, bytes: Bytes, asked
 #[derive(Clone, Default)]
 pub struct Repairs(Arc<Mutex<HashSet<Key>>>);
 
-struct Repair {
+pub struct Repair {
     of: Repairs,
     key: Key,
 }
 
 impl Repairs {
     /// None: it is made already, or there are too many.
-    fn begin(&self, key: Key) -> Option<Repair> {
+    pub fn begin(&self, key: Key) -> Option<Repair> {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = keys.len() < REPAIRS_MAX && keys.insert(key);
         is_new.then(|| Repair { of: self.clone(), key })
@@ -480,7 +529,12 @@ impl Front {
             Site::Any { url, .. } => url.path.clone(),
         };
         let may_be_page = head.method == Method::GET && is_for_a_page(&head.headers);
+        let form = thin::Form::asked(&head.headers).filter(|_| may_be_page);
         let mut sent = head.headers.clone();
+        if form.is_some() {
+            // It is made of a page.
+            sent.insert(header::ACCEPT, HeaderValue::from_static("text/html, */*;q=0.5"));
+        }
         if may_be_page {
             // The page that the browser has may be of other preferences than the one that it would get.
             for name in [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE, header::IF_RANGE] {
@@ -501,33 +555,49 @@ impl Front {
             .get(header::CONTENT_LENGTH)
             .and_then(|n| n.to_str().ok())
             .and_then(|n| n.parse::<usize>().ok());
-        let encoding = rewritable(answered.status, &answered.headers, length).filter(|_| may_be_page);
+        // What is small stays as it is; but not for who cannot show it.
+        let length_told = length.filter(|_| form.is_none());
+        let encoding = rewritable(answered.status, &answered.headers, length_told).filter(|_| may_be_page);
         answered.headers = without_hops(&answered.headers);
         if let Site::Own(name) = site
             && let Some(base) = self.fetch.origin(name)
         {
             keep_here(&mut answered.headers, base);
         }
+        if let Site::Any { url, apart: Some(apart), .. } = site {
+            apart.outward(&mut answered.headers, url);
+        }
         let Some(encoding) = encoding else { return as_it_is(answered.status, answered.headers, length, body) };
         let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned();
-        let (wanted, host, is_proxied) = match site {
+        let (wanted, host, (begins, others)) = match site {
             Site::Own(_) => {
                 let reader = preferences::reader(&head.headers);
-                (self.readers.of(reader.as_deref(), &head.headers).await, host, false)
+                let none = (String::new(), Others::Left);
+                (self.readers.of(reader.as_deref(), &head.headers).await, host, none)
             }
-            Site::Any { url, reader } => (self.readers.look_up(reader).await, url.authority(), true),
+            Site::Any { url, reader, apart } => {
+                let others = apart.clone().map_or(Others::Proxied, Others::Apart);
+                (self.readers.look_up(reader).await, url.authority(), (begin(url, apart.as_ref()), others))
+            }
         };
-        let page = Page { path, host, wanted, sizes: self.sizes.clone(), is_proxied };
+        let is_own = matches!(others, Others::Left);
+        let page = Page { path, host, wanted, sizes: self.sizes.clone(), begins, others };
         for name in [header::ETAG, header::LAST_MODIFIED, header::ACCEPT_RANGES, header::AGE, header::EXPIRES] {
             answered.headers.remove(name);
         }
         answered.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        if !is_proxied {
+        if is_own {
             answered.headers.append(header::VARY, HeaderValue::from_static("Cookie"));
         }
         answered.headers.insert(ANSWER, EXACT);
+        answered.headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        if let Some(form) = form {
+            answered.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(form.mime()));
+            let flow = thin::Flow::new(page, encoding, form);
+            return (answered.status, answered.headers, pages::rewritten(body, flow)).into_response();
+        }
         answered.headers.insert("accept-ch", HeaderValue::from_static(hints::ACCEPT));
-        (answered.status, answered.headers, pages::rewritten(body, page, encoding)).into_response()
+        (answered.status, answered.headers, pages::rewritten(body, pages::Flow::new(page, encoding))).into_response()
     }
 
     /// `known`: who it is, if no cookie has to say it.
@@ -638,9 +708,9 @@ mod tests {
 
     #[test]
     fn what_a_browser_accepts_is_read() {
-        assert!(accepts_webp(&headers(&[("accept", "image/avif,image/webp,*/*")])));
+        assert!(accepts(&headers(&[("accept", "image/avif,image/webp,*/*")]), "image/webp"));
         for accept in ["*/*", "image/webp;q=0", "image/webpx"] {
-            assert!(!accepts_webp(&headers(&[("accept", accept)])), "{accept}");
+            assert!(!accepts(&headers(&[("accept", accept)]), "image/webp"), "{accept}");
         }
     }
 

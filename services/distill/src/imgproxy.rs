@@ -6,6 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use percent_encoding::percent_decode_str;
 use ring::hmac;
 
+use crate::afterwards;
 use crate::image::{Crop, Edit, Format, Gravity, Mode, Place, Trim, Watermark};
 use crate::limits::SIDE_MAX;
 use crate::settings::Presets;
@@ -149,7 +150,9 @@ pub fn format(name: &str) -> Read<Format> {
         "jpg" | "jpeg" => Ok(Format::Jpeg),
         "png" => Ok(Format::Png),
         "webp" => Ok(Format::Webp),
-        other => wrong(format!("the format {other:?} is not offered; offered are: jpg, png, webp")),
+        "avif" if afterwards::IS_BUILT => Ok(Format::Avif),
+        "avif" => wrong("the format \"avif\" is not offered: this program is built without the feature avif".into()),
+        other => wrong(format!("the format {other:?} is not offered; offered are: jpg, png, webp, avif")),
     }
 }
 
@@ -495,7 +498,7 @@ mod tests {
             ("exp:soon/plain/a", "is not seconds"),
             ("pr:none/plain/a", "there is no preset \"none\""),
             ("pr:loop/plain/a", "a preset names a preset"),
-            ("plain/a@avif", "\"avif\" is not offered"),
+            ("plain/a@jxl", "\"jxl\" is not offered"),
             ("enc/AAAA", "encrypted sources are not offered"),
             ("q:1", "it names no source"),
             ("plain/", "its source is empty"),

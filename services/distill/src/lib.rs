@@ -5,13 +5,18 @@
 //! - `front.rs`: requests and answers. `settings.rs`: what the operator says in `env`.
 //! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
 //! - `image/`: pictures made small. `marks.rs`: watermarks for them. `works.rs`: how many at a time, and what was made already.
+//! - `afterwards.rs`: AVIF, which nobody waits for.
 //! - `shelf.rs`: what all clones share; `near.rs`: what stands in for what cannot be had; `hints.rs`: what a browser says of its line.
 //! - `imgproxy.rs`: its URLs; `thumbor.rs` and `weserv.rs`: those of others. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
 //!   `sizes.rs`: what was saved.
 //! - `proxy.rs`: the same as a person's proxy, for all sites by http.
+//! - `apart/`: others' sites by HTTPS, each under a host name of its own.
+//! - `thin.rs`: pages as text, Markdown and Gemtext.
 //! - `site.rs`: the site of the demo.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod afterwards;
+mod apart;
 mod fetch;
 mod front;
 mod hints;
@@ -28,6 +33,7 @@ mod settings;
 mod shelf;
 mod site;
 mod sizes;
+mod thin;
 mod thumbor;
 mod weserv;
 mod works;
@@ -37,6 +43,7 @@ use std::sync::Arc;
 use sdk::axum::Router;
 use sdk::{Service, StartError};
 
+use crate::afterwards::Often;
 use crate::fetch::Fetch;
 use crate::front::{Front, Repairs};
 use crate::marks::Marks;
@@ -62,14 +69,17 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
     let fetch = Fetch::new(settings.origins.clone(), own, &format!("coppice-{}", given.service));
     let works = Works::new();
     let sizes = Sizes::default();
-    let proxy = settings.proxy.clone();
-    if settings.site.is_some() || proxy.is_some() {
+    let (proxy, apart) = (settings.proxy.clone(), settings.apart.is_some());
+    if settings.site.is_some() || proxy.is_some() || apart {
         sizes.share(service.group()?);
     }
     let profiles = service.profiles(PROFILE, PEOPLE).ok();
     // Where there are profiles, too, clusters of before may still have some readers there.
-    let before =
-        if profiles.is_some() || proxy.is_some() { service.linear(BEFORE).ok() } else { Some(service.linear(BEFORE)?) };
+    let before = if profiles.is_some() || proxy.is_some() || apart {
+        service.linear(BEFORE).ok()
+    } else {
+        Some(service.linear(BEFORE)?)
+    };
     let readers = Readers::new(profiles, before);
     // Without it each clone is for itself.
     let shelf = Shelf::new(service.cache(PICTURES).ok());
@@ -83,6 +93,7 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         marks: Marks::default(),
         shelf,
         repairs: Repairs::default(),
+        often: Often::default(),
     });
     if let Some(allowed) = proxy {
         let proxy = Arc::new(Proxy::new(front, allowed));

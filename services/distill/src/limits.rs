@@ -62,6 +62,13 @@ pub const PROXIED_MAX: usize = 1024;
 pub const PROXY_IDLE: Duration = Duration::from_secs(300);
 /// The head of a request at the proxy has to come within this.
 pub const PROXY_HEAD_TIME: Duration = Duration::from_secs(30);
+/// Bytes of one part of a host name: what DNS has.
+pub const LABEL_BYTES_MAX: usize = 63;
+/// Who has said who he is need not do so again for so long.
+pub const PASS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Wrong passwords that a clone hears in such a time; then it hears none until it is over.
+pub const WRONG_MAX: u32 = 30;
+pub const WRONG_SPAN: Duration = Duration::from_secs(60);
 /// Header of an origin's answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -117,6 +124,15 @@ pub const CONTENTS_MAX: usize = 2000;
 pub const REPAIRS_MAX: usize = 32;
 pub const REPAIR_EVERY: Duration = Duration::from_millis(700);
 pub const REPAIR_TRIES: usize = 20;
+
+/// A picture is made as AVIF when who reads that has asked a clone for it so often ...
+pub const AVIF_ASKED: u32 = 4;
+/// ... and it has so many pixels at most: some seconds of a processor, and 200 MB or so.
+pub const AVIF_PIXELS_MAX: u64 = 2_000_000;
+/// How much its thread gives way: all that there is.
+pub const NICE: u8 = 19;
+/// Pictures of which a clone counts that: 40 B each.
+pub const OFTEN_MAX: usize = 20_000;
 
 /// Sizes of pictures, before and after, that a clone remembers.
 pub const SIZES_MAX: usize = 20_000;

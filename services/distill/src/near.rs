@@ -45,7 +45,11 @@ impl Asked {
     fn distance(&self, variant: &Variant) -> Option<f64> {
         let can_be_read = match self.format {
             Some(format) => variant.format == format,
-            None => variant.format != Format::Webp || self.accepts_webp,
+            None => match variant.format {
+                Format::Webp => self.accepts_webp,
+                Format::Avif => false,
+                Format::Jpeg | Format::Png | Format::Gif => true,
+            },
         };
         let by = |asked: u32, has: u32| (f64::from(asked.max(1)) / f64::from(has.max(1))).ln();
         let (across, down) = (by(self.width, variant.width), by(self.height, variant.height));

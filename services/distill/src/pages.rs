@@ -16,6 +16,7 @@ use sdk::axum::body::Body;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::apart::Apart;
 use crate::fetch::Url;
 use crate::limits::*;
 use crate::link;
@@ -36,14 +37,26 @@ pub struct Page {
     pub host: String,
     pub wanted: Preferences,
     pub sizes: Sizes,
-    /// It comes by the proxy, as do pictures of other sites.
-    pub is_proxied: bool,
+    /// What stands before its paths, where pages of several sites have pictures; nothing where it is one's own.
+    pub begins: String,
+    pub others: Others,
+}
+
+/// What becomes of links to other sites.
+#[derive(Clone, Debug)]
+pub enum Others {
+    /// They stay.
+    Left,
+    /// Pictures by http come by the proxy, too.
+    Proxied,
+    /// All that is by HTTPS comes by us, under another name.
+    Apart(Arc<Apart>),
 }
 
 impl Page {
     /// Under what sizes of its own pictures are noted: paths are those of one site.
     fn noted(&self, url: &str) -> String {
-        if self.is_proxied { format!("http://{}{url}", self.host) } else { url.to_owned() }
+        format!("{}{url}", self.begins)
     }
 }
 
@@ -59,11 +72,16 @@ pub fn encoding(content_type: &str) -> Option<AsciiCompatibleEncoding> {
     }
 }
 
-/// The page, rewritten as it comes.
-pub fn rewritten(mut body: Incoming, page: Page, encoding: AsciiCompatibleEncoding) -> Body {
+/// What makes another page of one while it comes.
+pub trait Flowing: Send + 'static {
+    fn write(&mut self, data: &[u8]) -> Bytes;
+    fn end(self) -> Bytes;
+}
+
+/// What comes of a page, as that comes.
+pub fn rewritten(mut body: Incoming, mut flow: impl Flowing) -> Body {
     let (send, receive) = mpsc::channel::<Result<Bytes, io::Error>>(4);
     tokio::spawn(async move {
-        let mut flow = Flow::new(page, encoding);
         loop {
             let out = match timeout(SILENCE_MAX, body.frame()).await {
                 Ok(Some(Ok(frame))) => match frame.into_data() {
@@ -113,8 +131,10 @@ impl Flow {
         let sink: Sink = Box::new(move |bytes| lock(&sink).extend_from_slice(bytes));
         Self { rewriter: Some(HtmlRewriter::new(settings(page, encoding), sink)), out }
     }
+}
 
-    pub fn write(&mut self, data: &[u8]) -> Bytes {
+impl Flowing for Flow {
+    fn write(&mut self, data: &[u8]) -> Bytes {
         match &mut self.rewriter {
             Some(rewriter) => {
                 if rewriter.write(data).is_err() {
@@ -126,7 +146,7 @@ impl Flow {
         std::mem::take(&mut *lock(&self.out)).into()
     }
 
-    pub fn end(mut self) -> Bytes {
+    fn end(mut self) -> Bytes {
         if let Some(rewriter) = self.rewriter.take() {
             let _ = rewriter.end();
         }
@@ -164,6 +184,7 @@ fn settings(page: Page, encoding: AsciiCompatibleEncoding) -> Settings<'static, 
         })
         .and_then(Result::ok);
     let base = Some(page.path.clone());
+    let is_renamed = matches!(page.others, Others::Apart(_));
     let state = State {
         page,
         base,
@@ -178,7 +199,7 @@ fn settings(page: Page, encoding: AsciiCompatibleEncoding) -> Settings<'static, 
     let of = |state: &Arc<Mutex<State>>| Arc::clone(state);
     let (bases, links, images, sources, bodies, ends) =
         (of(&state), of(&state), of(&state), of(&state), of(&state), of(&state));
-    let unmarked = of(&state);
+    let (unmarked, renamed) = (of(&state), of(&state));
     let mut settings = Settings::new_send()
         .with_encoding(encoding)
         .with_strict(false)
@@ -258,6 +279,12 @@ fn settings(page: Page, encoding: AsciiCompatibleEncoding) -> Settings<'static, 
             }
             Ok(())
         }));
+    if is_renamed {
+        settings = settings.append_element_content_handler(element!("*", move |element: &mut Element<'_, '_>| {
+            lock(&renamed).renamed(element);
+            Ok(())
+        }));
+    }
     if let Some(words) = words {
         settings = settings.append_document_content_handler(doc_text!(move |text| {
             let mut state = lock(&state);
@@ -315,8 +342,8 @@ impl State {
                 (url, noted)
             }
             None => {
-                let other = self.elsewhere(link)?;
-                let url = format!("http://{}{PICTURES}{part}{}", other.authority(), other.path);
+                let (begin, path) = self.elsewhere(link)?;
+                let url = format!("{begin}{PICTURES}{part}{path}");
                 (url.clone(), url)
             }
         };
@@ -326,19 +353,48 @@ impl State {
         Some(url)
     }
 
-    /// Of a link of a page that comes by the proxy: where it leads, if that is another site that comes by the proxy, too.
-    fn elsewhere(&self, link: &str) -> Option<Url> {
+    /// Of a link of a page of others: to which site it leads, if that one comes by us, too, and the path there.
+    fn elsewhere(&self, link: &str) -> Option<(String, String)> {
+        let scheme = match self.page.others {
+            Others::Left => return None,
+            Others::Proxied => "http",
+            Others::Apart(_) => "https",
+        };
         let link = link.trim_matches(|c: char| c.is_ascii_whitespace());
-        let link = if link.starts_with("//") { format!("http:{link}") } else { link.to_owned() };
-        let is_http = self.page.is_proxied && link.get(..7).is_some_and(|begin| begin.eq_ignore_ascii_case("http://"));
+        let link = if link.starts_with("//") { format!("{scheme}:{link}") } else { link.to_owned() };
         // What stands in the page is HTML: an entity may be anything.
-        let url = Url::parse(&link).ok().filter(|_| is_http && !link.contains('&'))?;
-        (!url.path.starts_with(OURS)).then_some(url)
+        let url = Url::parse(&link).ok().filter(|url| url.scheme() == scheme && !link.contains('&'))?;
+        let begin = match &self.page.others {
+            Others::Apart(apart) => apart.begin(&url)?,
+            Others::Left | Others::Proxied => format!("http://{}", url.authority()),
+        };
+        (!url.path.starts_with(OURS)).then_some((begin, url.path))
+    }
+
+    /// Links of any kind that name the host of a site that comes under another name here.
+    fn renamed(&self, element: &mut Element<'_, '_>) {
+        const NAMED: [&str; 9] =
+            ["href", "src", "action", "formaction", "poster", "data", "cite", "background", "manifest"];
+        let Others::Apart(apart) = &self.page.others else { return };
+        for name in NAMED {
+            let new = element.get_attribute(name).and_then(|link| apart.link(&link));
+            if let Some(new) = new {
+                let _ = element.set_attribute(name, &new);
+            }
+        }
+        if element.tag_name() == "meta" {
+            let content = element.get_attribute("content").unwrap_or_default();
+            let at = content.to_ascii_lowercase().find("url=").map(|at| at + 4);
+            let new = at.and_then(|at| Some((at, apart.link(content[at..].trim_matches(['\'', '"', ' ']))?)));
+            if let Some((at, new)) = new {
+                let _ = element.set_attribute("content", &format!("{}{new}", &content[..at]));
+            }
+        }
     }
 
     fn image(&mut self, img: &mut Element<'_, '_>) {
         let src = img.get_attribute("src").unwrap_or_default();
-        let elsewhere = || self.elsewhere(&src).map(|url| format!("http://{}{}", url.authority(), url.path));
+        let elsewhere = || self.elsewhere(&src).map(|(begin, path)| format!("{begin}{path}"));
         let Some(original) = self.resolve(&src).or_else(elsewhere) else {
             if !self.page.wanted.pictures {
                 img.replace(&escaped(&img.get_attribute("alt").unwrap_or_default()), ContentType::Html);
@@ -472,7 +528,8 @@ mod tests {
             host: "site.org".into(),
             wanted,
             sizes: Sizes::default(),
-            is_proxied: false,
+            begins: String::new(),
+            others: Others::Left,
         }
     }
 

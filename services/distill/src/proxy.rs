@@ -99,6 +99,22 @@ impl Allowed {
         self.networks.iter().any(|network| network.has(ip))
     }
 
+    pub fn has_users(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// Follows from all names and passwords: who changes one ends all passes that were sealed with it.
+    pub fn secret(&self) -> [u8; 32] {
+        let users =
+            self.users.iter().flat_map(|(name, hash)| [format!("{} {name}", name.len()).into_bytes(), hash.to_vec()]);
+        hash(&std::iter::once(b"distill's passes".to_vec()).chain(users).collect::<Vec<_>>().concat())
+    }
+
+    /// Whose name and password these are, as preferences know him.
+    pub fn reader_of(&self, name: &str, password: &str) -> Option<String> {
+        (self.users.get(name) == Some(&hash(password.as_bytes()))).then(|| reader(&format!("user {name}")))
+    }
+
     /// Who asks, as preferences know him: by his name, or where there are none by his address. None: he has to say who he is.
     fn reader(&self, ip: IpAddr, headers: &HeaderMap) -> Option<String> {
         if self.users.is_empty() {
@@ -108,7 +124,7 @@ impl Allowed {
         let (how, coded) = said.split_once(' ')?;
         let said = String::from_utf8(STANDARD.decode(coded.trim()).ok()?).ok()?;
         let (name, password) = said.split_once(':').filter(|_| how.eq_ignore_ascii_case("basic"))?;
-        (self.users.get(name) == Some(&hash(password.as_bytes()))).then(|| reader(&format!("user {name}")))
+        self.reader_of(name, password)
     }
 }
 
@@ -187,7 +203,7 @@ impl Proxy {
         let Ok(path) = path else { return plain(StatusCode::BAD_REQUEST, "its path is none") };
         head.uri = path;
         head.headers.remove(header::PROXY_AUTHORIZATION);
-        front::proxied(&self.front, url, reader, head, Body::new(body)).await
+        front::proxied(&self.front, url, reader, None, head, Body::new(body)).await
     }
 
     async fn tunnel(&self, request: Request<Incoming>, place: Arc<OwnedSemaphorePermit>) -> Response {

@@ -1,10 +1,12 @@
 //! What the operator says, in the service's `env`. Each mistake is named with its variable, and the clone does not start.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ring::hmac;
 use sdk::StartError;
 
+use crate::apart::Apart;
 use crate::fetch::{Source, Url};
 use crate::imgproxy::Pair;
 use crate::proxy::Allowed;
@@ -26,6 +28,8 @@ pub struct Settings {
     pub site_at: Option<String>,
     /// `SERVE=proxy`: it is its readers' proxy, at a TCP door.
     pub proxy: Option<Allowed>,
+    /// `WILDCARD`: others' sites by HTTPS, each below this name, for `USERS`.
+    pub apart: Option<Arc<Apart>>,
     /// `SITE`: the origin before which it stands.
     pub site: Option<String>,
     /// `ORIGINS`: by name, where each is, in the order in which it is tried.
@@ -67,9 +71,18 @@ impl Settings {
                 return Err(StartError(format!("SERVE is {other:?}; it is \"distill\", \"proxy\" or \"site\"")));
             }
         }
-        let odd = ["CLIENTS", "USERS"].into_iter().find(|name| settings.proxy.is_none() && has(name).is_some());
-        if let Some(name) = odd {
-            return Err(StartError(format!("{name} is set, and SERVE is not \"proxy\", which alone has some")));
+        if let Some(base) = has("WILDCARD") {
+            if settings.proxy.is_some() || settings.site_at.is_some() {
+                return Err(StartError("WILDCARD is set, and SERVE is something else than \"distill\"".into()));
+            }
+            settings.apart = Some(Arc::new(Apart::of(base, Allowed::of([].into_iter(), list("USERS"))?)?));
+        }
+        let odd = |name: &str, is_used: bool| has(name).is_some() && !is_used;
+        if odd("CLIENTS", settings.proxy.is_some()) {
+            return Err(StartError("CLIENTS is set, and SERVE is not \"proxy\", which alone has some".into()));
+        }
+        if odd("USERS", settings.proxy.is_some() || settings.apart.is_some()) {
+            return Err(StartError("USERS is set, and neither SERVE is \"proxy\" nor is there a WILDCARD".into()));
         }
         settings.watermark = has("WATERMARK").map(str::to_owned);
         if let Some(at) = settings.watermark.as_ref().filter(|at| !at.starts_with("file:///")) {
@@ -182,6 +195,11 @@ mod tests {
             (vec![("URLS", "other")], "URLS is \"other\""),
             (vec![("URLS", "weserv"), ("KEY", "00")], "KEY is set, and URLS is Weserv"),
             (vec![("URLS", "thumbor"), ("SALT", "00")], "SALT is set"),
+            (vec![("USERS", "ann:sesame")], "USERS is set, and neither"),
+            (vec![("CLIENTS", "10.0.0.1")], "CLIENTS is set"),
+            (vec![("WILDCARD", "d.example")], "USERS is not"),
+            (vec![("WILDCARD", "https://d.example/x"), ("USERS", "ann:sesame")], "WILDCARD is \"https://d.example/x\""),
+            (vec![("WILDCARD", "d.example"), ("USERS", "ann:sesame"), ("SERVE", "proxy")], "something else"),
             (vec![("SERVE", "soup")], "SERVE is \"soup\""),
             (vec![("PRESETS", "thumb")], "PRESETS has \"thumb\""),
         ] {

@@ -21,6 +21,7 @@ use sdk::{Cache, Entry, Fetched, Missing};
 use serde::{Deserialize, Serialize};
 
 use crate::fetch::{Fetch, FetchError, Source, Whole};
+use crate::front::has_word;
 use crate::image::{Bad, Format, decode};
 use crate::limits::*;
 use crate::near::Variant;
@@ -76,6 +77,11 @@ impl Original {
 
     fn kept(known: Known, is_stale: bool) -> Self {
         Self { known, is_stale, bytes: None }
+    }
+
+    /// It is to be left as it is.
+    pub fn says_no_transform(&self) -> bool {
+        self.known.control.as_deref().is_some_and(|control| has_word(control, "no-transform"))
     }
 
     /// Seconds since it was fetched.

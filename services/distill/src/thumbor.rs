@@ -325,7 +325,7 @@ mod tests {
             ("filters:quality(x)/a", "quality(x) is not offered"),
             ("filters:quality(9/a", "its arguments have no end"),
             ("filters:quality(9)a", "after them comes /"),
-            ("filters:format(avif)/a", "\"avif\" is not offered"),
+            ("filters:format(jxl)/a", "\"jxl\" is not offered"),
             ("filters:watermark()/a", "its first is a URL"),
             ("filters:watermark(a,repeat,0)/a", "it repeats both ways"),
             ("300x200/", "it names no source"),

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use ring::digest;
 use sdk::{Shape, Stage};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::image::{Bad, Edit, Format, Made, decode, distill};
-use crate::limits::{KEPT_BYTES_MAX, MEGAPIXELS_AT_ONCE, WAITING_MAX};
+use crate::limits::{KEPT_BYTES_MAX, MEGAPIXELS_AT_ONCE, NICE, WAITING_MAX};
 
 /// Content and wishes.
 pub type Key = [u8; 32];
@@ -34,6 +34,8 @@ pub enum NotMade {
 pub struct Works {
     pub stage: Stage,
     megapixels: Arc<Semaphore>,
+    /// What takes long is made one at a time.
+    slow: Arc<Semaphore>,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -54,6 +56,7 @@ impl Works {
         Self {
             stage: Stage::of(shape(processors)),
             megapixels: Arc::new(Semaphore::new(MEGAPIXELS_AT_ONCE as usize)),
+            slow: Arc::new(Semaphore::new(1)),
             kept: Arc::default(),
         }
     }
@@ -97,6 +100,45 @@ impl Works {
         };
         self.lock().keep(key, made.clone());
         Ok(made)
+    }
+
+    /// Nobody waits for a picture.
+    pub fn is_idle(&self) -> bool {
+        self.megapixels.available_permits() == MEGAPIXELS_AT_ONCE as usize
+    }
+
+    /// What takes long, on a thread that gives way to all others; None where it has not fewer than `most` bytes, or would not move any
+    /// more. It counts neither as a picture that is made nor as load.
+    pub async fn make_slowly(
+        &self,
+        original: Bytes,
+        edit: &Edit,
+        most: Option<u64>,
+    ) -> Result<Option<Picture>, NotMade> {
+        let place = Arc::clone(&self.slow).acquire_owned().await.map_err(|_| NotMade::Busy)?;
+        if most.is_some() && matches!(Format::of(&original), Some(Format::Gif | Format::Webp)) {
+            return Ok(None);
+        }
+        let (send, done) = oneshot::channel();
+        let edit = edit.clone();
+        let thread = std::thread::Builder::new().name("afterwards".to_owned()).spawn(move || {
+            // Of this thread alone: so it is on Linux.
+            let _ = rustix::process::nice(i32::from(NICE));
+            let made = distill(&original, &edit);
+            drop(place);
+            let _ = send.send(made);
+        });
+        if thread.is_err() {
+            return Err(NotMade::Busy);
+        }
+        match done.await {
+            Ok(Ok(Made::New { format, bytes })) if most.is_none_or(|most| (bytes.len() as u64) < most) => {
+                Ok(Some((format, Bytes::from(bytes))))
+            }
+            Ok(Ok(Made::New { .. } | Made::Unchanged)) => Ok(None),
+            Ok(Err(bad)) => Err(NotMade::Bad(bad)),
+            Err(_) => Err(NotMade::Crashed),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

@@ -106,6 +106,21 @@ impl Fetch {
         }
     }
 
+    /// With addresses of names, and whom it trusts, as a test says.
+    #[cfg(test)]
+    pub fn for_tests(
+        origins: BTreeMap<String, Vec<Url>>,
+        tls: ClientConfig,
+        at: impl Fn(&str) -> Vec<SocketAddr> + Send + Sync + 'static,
+    ) -> Self {
+        let resolve: Resolve = Arc::new(move |host, _| {
+            let found = at(&host);
+            Box::pin(async move { Ok(found) })
+        });
+        let tls = TlsConnector::from(Arc::new(tls));
+        Self { tls, resolve, ..Self::new(origins, BTreeSet::new(), "distill") }
+    }
+
     pub fn origin(&self, name: &str) -> Option<&Url> {
         self.origins.get(name).and_then(|at| at.first())
     }

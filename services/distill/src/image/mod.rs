@@ -32,6 +32,8 @@ pub enum Format {
     Png,
     Gif,
     Webp,
+    /// Out only.
+    Avif,
 }
 
 impl Format {
@@ -47,7 +49,7 @@ impl Format {
     }
 
     pub fn by_mime(kind: &str) -> Option<Self> {
-        [Self::Jpeg, Self::Png, Self::Gif, Self::Webp].into_iter().find(|format| format.mime() == kind)
+        [Self::Jpeg, Self::Png, Self::Gif, Self::Webp, Self::Avif].into_iter().find(|format| format.mime() == kind)
     }
 
     pub fn mime(self) -> &'static str {
@@ -56,6 +58,7 @@ impl Format {
             Self::Png => "image/png",
             Self::Gif => "image/gif",
             Self::Webp => "image/webp",
+            Self::Avif => "image/avif",
         }
     }
 }

@@ -287,6 +287,9 @@ fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
         "{text}"
     );
     assert!(text.contains("href=\"/photo/2.jpg\">original</a>") && text.contains("id=\"distill-toolbar\""), "{text}");
+    let read = http::request(at, "GET", &distilled, &[("Accept", "text/markdown")], b"").unwrap();
+    assert_eq!(read.header("content-type"), Some("text/markdown; charset=utf-8"));
+    assert!(read.text().starts_with("# ") && read.text().contains("(/about.html)"), "{}", read.text());
     assert_eq!(good(at, "/photo/2.jpg", "").body, photo.body);
     let small = good(at, "/_distill/i/q40/photo/2.jpg", "");
     assert_eq!(small.header("content-type"), Some("image/jpeg"));
