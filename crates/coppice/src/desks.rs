@@ -194,6 +194,8 @@ impl monitor::Source for PageSource {
             }
         }
         picture["partitions"] = self.meter.turnstiles.figures().map(|part| serde_json::json!(part)).collect();
+        picture["caches"] = self.meter.caches.figures().into();
+        picture["pipelines"] = self.meter.pipes.figures().into();
         picture
     }
 }

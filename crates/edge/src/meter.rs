@@ -156,6 +156,35 @@ impl CacheMeter {
     }
 }
 
+impl CacheMeter {
+    /// For the monitor's page.
+    pub fn figures(&self) -> Vec<serde_json::Value> {
+        let of = |(service, counts): (Box<str>, Arc<CacheCounts>)| {
+            let [hits, misses, stale, passed, stored] =
+                [&counts.hits, &counts.misses, &counts.stale, &counts.passed, &counts.stored].map(|n| n.load(Relaxed));
+            serde_json::json!({
+                "service": service, "hits": hits, "misses": misses, "stale": stale, "passed": passed, "stored": stored
+            })
+        };
+        self.all().into_iter().map(of).collect()
+    }
+}
+
+impl Pipes {
+    /// For the monitor's page.
+    pub fn figures(&self) -> Vec<serde_json::Value> {
+        let of = |(pipeline, counts): (Box<str>, Arc<PipeCounts>)| {
+            let [exact, near, original] = [&counts.exact, &counts.near, &counts.original].map(|n| n.load(Relaxed));
+            let [failed, jobs, hits] = [&counts.failed, &counts.jobs, &counts.hits].map(|n| n.load(Relaxed));
+            serde_json::json!({
+                "pipeline": pipeline, "exact": exact, "near": near, "original": original, "failed": failed,
+                "jobs": jobs, "hits": hits
+            })
+        };
+        self.all().into_iter().map(of).collect()
+    }
+}
+
 /// What the pipelines of services did since the start, of those that had requests; and the room for what waits in them.
 #[derive(Debug)]
 pub struct Pipes {

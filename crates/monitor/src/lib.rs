@@ -9,6 +9,7 @@
 //! it is then as new as its last load. It never acts itself: its buttons let the browser ask the API, with the operator's token.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod answers;
 mod chart;
 mod headed;
 mod history;

@@ -3,6 +3,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use crate::answers::answers;
 use crate::chart::{chart, number};
 use crate::headed::headed;
 use crate::history::{History, MEASURES};
@@ -20,12 +21,13 @@ pub struct Part {
 }
 
 /// In reading order. Events and logs are not here: events are only ever added to, logs are what somebody has asked for.
-pub static PARTS: [Part; 9] = [
+pub static PARTS: [Part; 10] = [
     Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
     Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
     Part { id: "services", title: "Services", write: |picture, _| services(picture) },
     Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
     Part { id: "certificates", title: "Certificates", write: |picture, _| certificates(picture) },
+    Part { id: "answers", title: "Caches and pipelines", write: |picture, _| answers(picture) },
     Part { id: "stages", title: "Stages", write: stages },
     Part { id: "bricks", title: "Bricks", write: |picture, _| bricks(picture) },
     Part { id: "objects", title: "Objects", write: |picture, _| objects(picture) },
@@ -683,7 +685,7 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 12),
+            ("<h2 ", 13),
             ("<dialog ", 1),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),

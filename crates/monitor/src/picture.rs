@@ -23,6 +23,9 @@ pub struct Picture {
     pub overflow: Overflow,
     /// Of the doors of the node that shows this.
     pub partitions: Vec<PartFigures>,
+    /// Of the same doors: edge caches of services, and pipelines, that had a request.
+    pub caches: Vec<Cached>,
+    pub pipelines: Vec<Piped>,
     /// Newest last.
     pub events: Vec<Event>,
 }
@@ -159,6 +162,31 @@ pub struct PartFigures {
     pub p99_us: u64,
     /// Clones asked besides the first.
     pub asked_more: u64,
+}
+
+/// What the edge cache of a service did, since the node started.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Cached {
+    pub service: String,
+    pub hits: u64,
+    pub misses: u64,
+    pub stale: u64,
+    pub passed: u64,
+    pub stored: u64,
+}
+
+/// What a pipeline answered, since the node started.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Piped {
+    pub pipeline: String,
+    pub exact: u64,
+    pub near: u64,
+    pub original: u64,
+    pub failed: u64,
+    pub jobs: u64,
+    pub hits: u64,
 }
 
 /// How nodes for overflow were needed.
