@@ -41,6 +41,7 @@ mod session1;
 mod slowbrick;
 mod sns8;
 mod snstable2;
+mod snstrace;
 pub mod soft;
 pub mod softlong;
 mod upgrades;
@@ -190,6 +191,11 @@ pub const ALL: [(&str, &str, Run); 43] = [
         "growth",
         "idle cost, cost of a change and of a request, by nodes, services, routes, namespaces, keys, connections, watchers",
         growth::run,
+    ),
+    (
+        "snstrace",
+        "a trace made up after the paper's: lengths, bursts, hit rates by cache and people (SNS figures 5, 6, 4.4)",
+        snstrace::run,
     ),
     ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];
