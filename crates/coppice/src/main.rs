@@ -49,6 +49,7 @@ mod since;
 mod size;
 mod starting;
 mod status;
+mod threads;
 mod top;
 mod up;
 mod upgrade;

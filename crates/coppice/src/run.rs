@@ -18,7 +18,6 @@ use edge::{Functions, Meter};
 use host::access::AccessLogs;
 use host::{DataDir, Dialer, HostConfig, Identity, Tls};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
-use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tracing_subscriber::EnvFilter;
 
@@ -40,6 +39,7 @@ use crate::program_desk::ProgramDesk;
 use crate::services;
 use crate::size::{Size, brick_memory};
 use crate::starting::{Manner, Starting};
+use crate::threads::Threads;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
@@ -186,7 +186,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let mut sockets = Sockets::open(&home.doors, inherited)?;
     let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
     let kept = sockets.kept()?;
-    let io = edge_threads()?;
+    let io = Threads::start()?;
     let started = Started::begin(&home, &args, birth, &mut sockets, &io)?;
     let started = match started {
         Ok(started) => started,
@@ -325,15 +325,6 @@ impl Home {
     }
 }
 
-/// Threads of the edges: as many as the core thread leaves processors. One more would take from it and from clones, and
-/// two that share too little work cost more in waking each other than they get done (docs/performance.md).
-fn edge_threads() -> Result<Runtime, String> {
-    let threads = std::thread::available_parallelism().map_or(1, |all| all.get() - 1).max(1);
-    let mut io = tokio::runtime::Builder::new_multi_thread();
-    let io = io.worker_threads(threads).enable_all().thread_name("coppice-edge").build();
-    io.map_err(|e| format!("cannot start: {e}"))
-}
-
 /// A node whose machine runs on the core thread, before the doors of the other threads open.
 struct Started {
     running: host::Running<Node>,
@@ -360,7 +351,7 @@ impl Started {
         args: &RunArgs,
         birth: Birth,
         sockets: &mut Sockets,
-        io: &Runtime,
+        io: &Threads,
     ) -> Result<Result<Self, host::Error>, String> {
         let (card, peer) = (birth.card.clone(), home.doors.at(Door::Peer));
         let doorman = Doorman::new();
@@ -452,7 +443,7 @@ impl Started {
         args: &RunArgs,
         sockets: Sockets,
         tcp_ports: &Arc<edge::tcp::Ports>,
-        io: &Runtime,
+        io: &Threads,
         near: state::cache::Near,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
         let Self { running, card, store, join, tunnels, doorman, tls, dialer, dial, certificate, .. } = self;
