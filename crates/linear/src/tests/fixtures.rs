@@ -6,8 +6,10 @@ use std::sync::Arc;
 use bytes::Buf;
 use uuid::Uuid;
 
+use super::super::hash::Hash;
 use super::super::ledger;
 use super::super::once::{Kept, Once};
+use super::super::queue::{New, Queue, Repeat};
 use super::super::snapshot;
 use super::super::sorted::{Scored, Sorted};
 use super::super::space::Client;
@@ -166,6 +168,41 @@ fn sample_of_streams() -> Seen {
     Seen { entries: vec![(text("stream"), entry)], ..sample() }
 }
 
+/// Fields that end, beside one that does not.
+fn sample_of_fields() -> Seen {
+    let all = [("f", "v"), ("g", ""), ("h", "w")].map(|(field, value)| (text(field), text(value)));
+    let mut hash: Hash = all.into_iter().collect();
+    hash.set_end(b"f", 6_000);
+    hash.set_end(b"h", 9_000);
+    let value = Value::Hash(Arc::new(hash));
+    let entry = Entry { size: value.bytes(), value, version: 10, end: 0 };
+    Seen { entries: vec![(text("fields"), entry)], ..sample() }
+}
+
+/// A job in each state, a key that is remembered, and a repeat that has put one.
+fn sample_of_queues() -> Seen {
+    let new = |payload, priority, delay| New { payload: text(payload), priority, tries_max: 3, delay };
+    let mut queue = Queue::default();
+    queue.hear(1_700_000_000_000, 900);
+    queue.put(new("dead", 9, 0), 100);
+    let ticket = queue.take(5_000).unwrap().0;
+    assert!(queue.fail(ticket, None, text("no such address"), true, 200));
+    queue.put(new("done", 9, 0), 200);
+    let ticket = queue.take(5_000).unwrap().0;
+    queue.done(ticket);
+    queue.put(new("held", 8, 0), 300);
+    queue.take(7_000).unwrap();
+    let id = queue.put(new("waits", 5, 0), 400);
+    queue.remember(text("once"), id, 9_000, 400);
+    queue.put(new("comes later", 0, 6_000), 500);
+    let job = New { payload: Bytes::from_static(&[0xff, 0]), priority: 5, tries_max: 5, delay: 0 };
+    let repeat = Repeat { text: text("0 7 * * mon-fri"), job, next: 1_700_000_400_000, last: 4 };
+    queue.repeat(text("digest"), repeat);
+    let value = Value::Queue(Arc::new(queue));
+    let entry = Entry { size: value.bytes(), value, version: 10, end: 0 };
+    Seen { entries: vec![(text("queue"), entry)], ..sample() }
+}
+
 fn space_of(seen: Seen) -> Space {
     let (clock, revision, splits, above) = seen.numbers;
     let mut space = Space::restored(clock, revision, splits, above);
@@ -190,6 +227,8 @@ fn fixtures_of_snapshots_are_read() {
         ("sorted", sample_of_sorted_sets()),
         ("ledger", sample_of_ledgers()),
         ("stream", sample_of_streams()),
+        ("fields", sample_of_fields()),
+        ("queue", sample_of_queues()),
     ];
     let samples = samples.map(|(name, seen)| (name, bytes(seen.clone()), seen));
     frames("linear-snapshot", &samples, |mut bytes| {
