@@ -60,7 +60,7 @@ pub enum Asked {
     Comes(usize, NodeId),
 }
 
-/// OpWords for the history and for counts: which operation on which key, and with what.
+/// Words of an operation for the history and for counts: which operation on which key, and with what.
 pub struct OpWords<'a> {
     pub op: &'static str,
     pub key: &'a str,
@@ -231,11 +231,6 @@ impl Stage {
     /// Counts something that is no operation.
     pub fn count(&mut self, what: &str) {
         *self.ops.entry(what.into()).or_default() += 1;
-    }
-
-    /// Nodes that run.
-    pub fn running(&self) -> Vec<usize> {
-        (0..self.world.machines()).filter(|node| self.world.is_running(*node)).collect()
     }
 
     /// All nodes as they are known now.

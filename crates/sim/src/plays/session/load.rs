@@ -94,11 +94,6 @@ impl Load {
         Drawn { key, action, write: Some((id, what)), name, budget }
     }
 
-    /// A read of one key.
-    pub fn get(key: &str) -> Drawn {
-        Drawn { key: key.to_owned(), action: Action::Get, write: None, name: "get", budget: Span::secs(1) }
-    }
-
     /// A client has read this.
     pub fn has_read(&mut self, client: usize, key: &str, version: Version) {
         self.clients[client].read = Some((key.to_owned(), version));
