@@ -20,7 +20,9 @@ pub struct Threads {
 
 enum Kept {
     /// Its end is that of its threads.
-    Several { _runtime: Runtime },
+    Several {
+        _runtime: Runtime,
+    },
     One(Option<(oneshot::Sender<()>, JoinHandle<()>)>),
 }
 

@@ -105,9 +105,17 @@ struct State {
     is_spaced: bool,
     /// The last number of each open list; none where it has no numbers.
     lists: Vec<Option<u32>>,
-    link: Option<(String, String)>,
+    link: Option<Open>,
     /// Links that follow when the line ends, as Gemtext has them.
     later: Vec<(String, String)>,
+}
+
+/// A link whose text is not over.
+struct Open {
+    to: String,
+    text: String,
+    /// Something is between it and the word before.
+    is_apart: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -232,7 +240,8 @@ impl State {
                 self.ends("a");
                 let to = element.get_attribute("href").and_then(|href| self.address(&href));
                 if let Some(to) = to.filter(|_| self.form != Form::Text) {
-                    self.link = Some((to, String::new()));
+                    let is_apart = std::mem::take(&mut self.is_spaced);
+                    self.link = Some(Open { to, text: String::new(), is_apart });
                 }
             }
             "img" => {
@@ -262,7 +271,9 @@ impl State {
         }
         match name {
             "a" => {
-                let Some((to, text)) = self.link.take() else { return };
+                let Some(Open { to, text, is_apart }) = self.link.take() else { return };
+                // What its text ends with is between it and the next word.
+                let ends_apart = std::mem::replace(&mut self.is_spaced, is_apart);
                 let text = text.trim();
                 match self.form {
                     Form::Markdown if !text.is_empty() => self.word(&format!("[{}]({to})", plain(text))),
@@ -274,6 +285,7 @@ impl State {
                     }
                     _ => (),
                 }
+                self.is_spaced |= ends_apart;
             }
             "b" | "strong" if self.form == Form::Markdown => self.add("**"),
             "i" | "em" if self.form == Form::Markdown => self.add("*"),
@@ -318,13 +330,12 @@ impl State {
     /// A word of a line, apart from the one before if something was between them.
     fn word(&mut self, word: &str) {
         let is_apart = std::mem::take(&mut self.is_spaced);
-        if let Some((_, text)) = &mut self.link {
+        if let Some(Open { text, is_apart: before, .. }) = &mut self.link {
+            *before |= is_apart && text.is_empty();
             if text.len() + word.len() < TEXT_BYTES_MAX {
                 text.push_str(if is_apart && !text.is_empty() { " " } else { "" });
                 text.push_str(word);
             }
-            // What was apart from the link's first word is apart from the link.
-            self.is_spaced = is_apart && text.len() == word.len();
             return;
         }
         if is_apart && self.line == Line::Begun && !self.out.ends_with(' ') {
@@ -335,7 +346,8 @@ impl State {
 
     fn add(&mut self, text: &str) {
         match &mut self.link {
-            Some((_, link)) => link.push_str(text),
+            Some(link) if link.text.len() < TEXT_BYTES_MAX => link.text.push_str(text),
+            Some(_) => (),
             None => self.say(text),
         }
     }

@@ -9,5 +9,7 @@ mod body;
 mod command;
 mod session;
 
-pub use command::{Report, is_web};
+#[cfg(test)]
+pub use command::Report;
+pub use command::is_web;
 pub use session::{Delivered, Envelope, Input, Output, Recipient, Session, Setting, Target};
