@@ -167,6 +167,7 @@ impl Class for Soft {
             "soft.again",
             "Messages with updates that were sent once more, as nobody said in time that they had come.",
         ),
+        Figure::gauge("soft.age_seconds", "How old what this node knows may be, whole seconds: of any namespace, of any node."),
         Figure::counter(
             "soft.ahead",
             "Writes that came with a time more than a second ahead of this node's: some clock is wrong.",
@@ -257,6 +258,7 @@ impl Class for Soft {
         } = self.seen;
         vec![
             again,
+            self.age().as_millis() / 1_000,
             ahead,
             alone,
             sum(|held| held.space.bytes()),

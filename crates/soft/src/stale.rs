@@ -59,6 +59,16 @@ impl Soft {
         said.look(Life { node: from, boot }, &held.space.context);
     }
 
+    /// How old what is known of any namespace was at the last turn.
+    pub(crate) fn age(&self) -> Span {
+        let live = self.peers.values().filter(|peer| peer.dead.is_none());
+        let fresh = live.flat_map(|peer| {
+            let of = |id| peer.said.get(id).and_then(|said: &Said| said.fresh).unwrap_or(peer.since);
+            self.spaces.keys().map(of)
+        });
+        fresh.min().map_or(Span::ZERO, |oldest| self.turn_at.since(oldest))
+    }
+
     /// Since when, at most, another node may have made an update that is not here.
     pub(crate) fn staleness(&mut self, now: Now, space: u32) -> Span {
         let Some(held) = self.spaces.get(&space) else { return Span::ZERO };

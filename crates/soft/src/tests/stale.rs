@@ -50,7 +50,10 @@ fn who_hears_all_others_knows_what_is_some_rounds_old_at_most() {
         let (value, age) = read(&mut world, 2, 500).expect("two peers are asked in turn, each tenth of a second one");
         assert_eq!(value.as_deref(), Some("on"));
         assert!(age <= 500, "{round}: {age}");
+        assert_eq!(world.figure(2, "soft.age_seconds"), 0);
     }
+    pass_without(&mut world, 5_000, &[kind::DIGEST, kind::PUSH]);
+    assert!((4..=6).contains(&world.figure(2, "soft.age_seconds")), "it hears of no updates");
     // Alone nobody can know more.
     let mut world = alone(1);
     world.pass(5_000);
