@@ -32,7 +32,7 @@ impl Made {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kib =
+        let kib: Option<u64> =
             memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
         let machine = match kib {
             Some(kib) => format!("{processors} processors, {} GiB", (kib + (1 << 19)) >> 20),

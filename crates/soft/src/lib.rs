@@ -167,7 +167,10 @@ impl Class for Soft {
             "soft.again",
             "Messages with updates that were sent once more, as nobody said in time that they had come.",
         ),
-        Figure::gauge("soft.age_seconds", "How old what this node knows may be, whole seconds: of any namespace, of any node."),
+        Figure::gauge(
+            "soft.age_seconds",
+            "How old what this node knows may be, whole seconds: of any namespace, of any node.",
+        ),
         Figure::counter(
             "soft.ahead",
             "Writes that came with a time more than a second ahead of this node's: some clock is wrong.",
