@@ -16,7 +16,7 @@ pub struct Report {
     pub made: Option<Made>,
 }
 
-/// Of one run of an experiment.
+/// What is kept of one run of an experiment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Made {
     /// `2026-11-27`
@@ -27,7 +27,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Of this process, now.
+    /// Makes that of this process, now.
     fn now() -> Self {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -27,7 +27,7 @@ pub struct Backlog {
 }
 
 /// What is told of queues, by `NAMESPACE/QUEUE`.
-pub type Queues = BTreeMap<String, Backlog>;
+pub type Backlogs = BTreeMap<String, Backlog>;
 
 /// What is remembered of one service.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct QueueSizer {
     told: BTreeMap<String, (Time, Backlog)>,
     /// All queues together at the last telling, and when that was.
     sum: Option<(Time, Backlog)>,
-    /// By how many fewer jobs wait each second, on average; below 0 if they become more.
+    /// Decrease of waiting jobs each second, on average; below 0 if they become more.
     falls: f64,
     /// Jobs that workers have, on average.
     held: f64,
@@ -54,7 +54,7 @@ impl QueueSizer {
     }
 
     /// What is told of all queues now; `of` are those of this service.
-    pub fn observe(&mut self, now: Time, of: &[String], told: &Queues) {
+    pub fn observe(&mut self, now: Time, of: &[String], told: &Backlogs) {
         self.told.retain(|name, (at, _)| of.contains(name) && now.since(*at) < QUEUE_GONE_AFTER);
         for name in of {
             if let Some(backlog) = told.get(name) {

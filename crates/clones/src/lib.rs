@@ -92,7 +92,7 @@ pub use access::AccessLog;
 pub use allows::Allows;
 pub use asks::Asks;
 pub use assign::{Assignments, Version};
-pub use backlog::{Backlog, Queues};
+pub use backlog::{Backlog, Backlogs};
 pub use bounds::Bounds;
 pub use cache::EdgeCache;
 pub use certificate::{CertificateSpec, Challenge};

@@ -2,14 +2,15 @@
 //! goes on from the newest assignments it has seen and from what the nodes' beacons say runs.
 //!
 //! What should run where is decided by [`plan`], a pure function; how many clones a service has, by a [`Sizer`] or a
-//! [`QueueSizer`] for each. The machine around them keeps what they cannot: terms, the first moments of a leader, moves that take too long, and what the
+//! [`QueueSizer`] for each. The machine around them keeps what they cannot: terms, the first moments of a leader,
+//! moves that take too long, and what the
 //! edges said last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, NodeId, Now, Span, Time};
 
-use crate::backlog::{QueueSizer, Queues};
+use crate::backlog::{Backlogs, QueueSizer};
 use crate::clone::Happened;
 use crate::conduct::Conduct;
 use crate::limits::*;
@@ -70,7 +71,7 @@ pub enum Input {
         next: BTreeMap<String, (u32, bool)>,
     },
     /// What leaders of class `linear` tell of the queues that services work on; before the `Cluster` of the same moment.
-    Queues(Queues),
+    Queues(Backlogs),
     /// What an edge saw.
     Demand {
         from: NodeId,
@@ -124,7 +125,7 @@ struct Leading {
     /// What decides the number of clones, for each service with a range.
     sizers: BTreeMap<String, Sizer>,
     /// What is told of queues, and what decides the number of clones for each service with a range that works on some.
-    queues: Queues,
+    queues: Backlogs,
     workers: BTreeMap<String, QueueSizer>,
     sizes: BTreeMap<String, u32>,
     /// Clones that were told to start, since when.
@@ -403,7 +404,7 @@ impl Leading {
             look_at: since,
             edges: BTreeMap::new(),
             sizers: BTreeMap::new(),
-            queues: Queues::new(),
+            queues: Backlogs::new(),
             workers: BTreeMap::new(),
             sizes: BTreeMap::new(),
             starting: BTreeMap::new(),

@@ -47,13 +47,13 @@ pub trait Backend: Send + Sync + 'static {
     fn certificates(&self) -> Vec<Pem> {
         Vec::new()
     }
-    /// Those of the folder alone.
+    /// Certificates of the folder alone.
     fn certificates_of_files(&self) -> Vec<Pem> {
         Vec::new()
     }
     /// What clones have printed on all nodes, or why it cannot be had.
     fn logs(&self, wanted: Wanted) -> BoxFuture<'static, Result<Gathered, String>>;
-    /// The same, of this node alone.
+    /// What this node alone answers.
     fn own_logs(&self, _wish: LogWish) -> BoxFuture<'static, Result<LogPart, String>> {
         Box::pin(async { Err("this node keeps no logs".to_owned()) })
     }

@@ -41,7 +41,7 @@ struct World {
     shortest: Option<u64>,
     refused: u64,
     done: u64,
-    /// Of those that were let in, steps.
+    /// Steps that those waited who were let in.
     longest: u64,
 }
 

@@ -41,7 +41,7 @@ impl Overload {
         }
     }
 
-    /// It is known otherwise that there is none any more.
+    /// Ends overload, as it is known otherwise that there is none any more.
     pub fn over(&mut self) {
         self.is_up = false;
     }

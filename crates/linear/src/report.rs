@@ -22,7 +22,7 @@ pub struct Report {
     pub large: BTreeSet<GroupId>,
     /// By namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotShown>>,
-    /// By namespace: queues of the groups that it leads, those first that services work on, then those whose jobs wait longest.
+    /// Queues by namespace: of the groups that it leads, those first that services work on, then those whose jobs wait longest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, Vec<QueueShown>>,
 }

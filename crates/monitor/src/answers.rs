@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::chart::number;
 use crate::limits::ROWS_SHOWN;
-use crate::picture::{Cached, Picture, Piped};
+use crate::picture::{CacheUse, Picture, PipeUse};
 
 pub fn answers(picture: &Picture) -> Markup {
     html! {
@@ -39,7 +39,7 @@ fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
     }
 }
 
-fn cached(of: &Cached) -> Markup {
+fn cached(of: &CacheUse) -> Markup {
     let looked = of.hits + of.stale + of.misses;
     html! {
         tr {
@@ -53,7 +53,7 @@ fn cached(of: &Cached) -> Markup {
     }
 }
 
-fn piped(of: &Piped) -> Markup {
+fn piped(of: &PipeUse) -> Markup {
     let all = of.exact + of.near + of.original + of.failed;
     html! {
         tr {

@@ -23,9 +23,9 @@ pub struct Picture {
     pub overflow: Overflow,
     /// Of the doors of the node that shows this.
     pub partitions: Vec<PartFigures>,
-    /// Of the same doors: edge caches of services, and pipelines, that had a request.
-    pub caches: Vec<Cached>,
-    pub pipelines: Vec<Piped>,
+    /// Edge caches at the same doors: of services, and pipelines, that had a request.
+    pub caches: Vec<CacheUse>,
+    pub pipelines: Vec<PipeUse>,
     /// Newest last.
     pub events: Vec<Event>,
 }
@@ -167,7 +167,7 @@ pub struct PartFigures {
 /// What the edge cache of a service did, since the node started.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Cached {
+pub struct CacheUse {
     pub service: String,
     pub hits: u64,
     pub misses: u64,
@@ -179,7 +179,7 @@ pub struct Cached {
 /// What a pipeline answered, since the node started.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Piped {
+pub struct PipeUse {
     pub pipeline: String,
     pub exact: u64,
     pub near: u64,

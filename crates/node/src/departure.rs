@@ -38,7 +38,7 @@ pub(crate) struct Departure {
 /// What ties a node to its cluster at this moment, in words where a person may be told.
 #[derive(Clone, Default)]
 pub(crate) struct Ties {
-    /// It is a brick of the map.
+    /// A brick of the map.
     pub in_map: bool,
     /// Why it cannot end as it is.
     pub needed: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Ties {
     pub is_alone: bool,
     pub clones: bool,
     pub runs: bool,
-    /// It leads what others could lead.
+    /// A leader of what others could lead.
     pub leads: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Ties {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     Waits(String),
-    /// It is given up: the node is still needed, for that.
+    /// The wish is given up: the node is still needed, for that.
     Stays(String),
     /// The doors close; and what the node is still needed for, if it is.
     Goes(Option<String>),
@@ -73,7 +73,7 @@ impl Departure {
         Self { ready: true, ..Self::begun(how, true, since) }
     }
 
-    /// It is wished again, perhaps by force. How it leaves stays as it began.
+    /// Somebody wishes it again, perhaps by force. How it leaves stays as it began.
     pub fn wished_again(&mut self, how: Leaving, force: bool) {
         self.force |= force && self.how == how;
     }

@@ -13,7 +13,8 @@
 //! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster, `acme.rs`: those that come by themselves; `services.rs`: what is done with one service without its file.
 //! - `authority.rs`: whose key signs certificates of nodes. `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
-//! - `leave.rs`: a node that is asked to restart or to leave, `departure.rs`: what it waits for; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
+//! - `leave.rs`: a node that is asked to restart or to leave, `departure.rs`: what it waits for; `lives.rs`: how
+//!   often bricks lose their memory; `used.rs`: what namespaces take of what they may.
 //!
 //! The simulator runs this very struct.
 #![cfg_attr(test, allow(clippy::unwrap_used))]

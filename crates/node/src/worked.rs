@@ -1,10 +1,10 @@
-//! Queues of jobs that services say they work on: what leaders of class `linear` tell of them goes to the manager, which sizes the
+//! Backlogs of jobs that services say they work on: what leaders of class `linear` tell of them goes to the manager, which sizes the
 //! services by it, and into the view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Span;
-use clones::{Backlog, Queues, ServiceSpec};
+use clones::{Backlog, Backlogs, ServiceSpec};
 
 use crate::node::Node;
 use crate::view::WorkedView;
@@ -21,7 +21,7 @@ impl Node {
     }
 
     /// What is told of the queues that services work on. Who led before may tell of one, too, for a moment: its oldest job counts.
-    pub(crate) fn queues_told(&self) -> Queues {
+    pub(crate) fn queues_told(&self) -> Backlogs {
         let names: BTreeSet<&String> = self.services.values().flat_map(|spec| &spec.queues).collect();
         names.into_iter().filter_map(|name| Some((name.clone(), self.backlog(name)?))).collect()
     }

@@ -58,7 +58,7 @@ struct BatchMessage {
     ats: Vec<AtMessage>,
     #[prost(message, repeated, tag = "2")]
     names: Vec<NameMessage>,
-    /// Of versions.
+    /// Nodes of versions.
     #[prost(fixed64, repeated, tag = "3")]
     nodes: Vec<u64>,
     /// 16 bytes of each.

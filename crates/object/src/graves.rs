@@ -13,7 +13,7 @@ use crate::held::{At, Held};
 use crate::limits::{GRAVE_S_LEAST, TOMBSTONE_MS_NEWEST, TOMBSTONE_MS_ONCE};
 use crate::names::Slot;
 
-/// Those that lie side by side in one allocation.
+/// Graves that lie side by side in one allocation.
 const LEAF: usize = 128;
 /// Room for so many is made at a time.
 const GROW: usize = 8;
@@ -49,7 +49,7 @@ pub(crate) struct Graves {
     ages: [BTreeMap<u32, u32>; 2],
     /// Where they are: how many of each.
     places: BTreeMap<Arc<At>, u64>,
-    /// Those of up to then are forgotten, as there were too many.
+    /// Graves up to this second are forgotten, as there were too many.
     horizon: u32,
     /// Where the last sweep ended.
     swept: Option<Slot>,
@@ -60,7 +60,7 @@ pub(crate) struct Graves {
 pub(crate) struct Swept {
     pub graves: Vec<Grave>,
     pub looked: usize,
-    /// It has come round.
+    /// The walk has come round.
     pub is_round: bool,
 }
 
@@ -127,7 +127,7 @@ impl Graves {
         less(&mut self.places, &grave.at);
     }
 
-    /// Those behind a slot, or all, in order.
+    /// Graves behind a slot, or all, in order.
     pub fn range(&self, after: Option<Slot>) -> impl Iterator<Item = &Grave> {
         let from = after.and_then(|slot| self.leaf(slot)).map_or(Bound::Unbounded, Bound::Included);
         let leaves = self.leaves.range((from, Bound::Unbounded));

@@ -14,7 +14,9 @@
 //!   two or three nodes and not all.
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
-//! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has (`held` where else it is, `names` whose, `graves` deletions that are over, `order` in which order it came); `walk` looks at all of it; `holder` what it
+//! Files: `op` the words; `body` bytes in pieces; `spec` the keys of a declaration; `stamp` names, and which write
+//! stays; `table` what a node has (`held` where else it is, `names` whose, `graves` deletions that are over, `order`
+//! in which order it came); `walk` looks at all of it; `holder` what it
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
@@ -30,6 +32,7 @@ mod choose;
 mod directory;
 mod dump;
 mod feed;
+mod filled;
 mod give_up;
 mod graves;
 mod held;
@@ -48,7 +51,7 @@ mod peers;
 mod push;
 mod read;
 #[cfg(test)]
-mod scale;
+mod scale_tests;
 mod ship;
 mod spec;
 mod stage;
@@ -72,6 +75,8 @@ use flow::stage::Shown;
 use prost::Message;
 
 pub use body::{Body, Cutter};
+#[doc(hidden)]
+pub use filled::filled;
 pub use map::bucket_of;
 pub use op::{Action, Change, Changes, List, Listed, Op, Owners, Reply};
 pub use spec::{Spec, Writes};

@@ -68,7 +68,7 @@ pub const GRAVES_MAX: usize = 1 << 22;
 pub const GRAVE_S_LEAST: u32 = 120;
 /// What an entry costs beside owner and body, bytes: its slot, stamp, where it is, its places in trees. A test measures it.
 pub const ENTRY_BYTES: u64 = 256;
-/// The same of a deletion that is over.
+/// What a deletion that is over costs.
 pub const GRAVE_BYTES: u64 = 88;
 /// Entries that are looked at in one turn when nodes came or went, and how far such turns are apart: some milliseconds each.
 pub const WALK_ENTRIES: usize = 2048;

@@ -8,7 +8,7 @@ use crate::names::Slot;
 #[derive(Default)]
 pub(crate) struct Order {
     by: Option<BTreeMap<u64, Slot>>,
-    /// It is not whole yet: graves are walked over, after the entries, and behind which slot that goes on.
+    /// The order is not whole yet: graves are walked over, after the entries, and behind which slot that goes on.
     making: Option<(bool, Option<Slot>)>,
     made_now: usize,
     /// Nobody needs it any more.
@@ -45,7 +45,7 @@ impl Order {
         self.made_now
     }
 
-    /// Those were next; `is_last`: that was the last of the kind.
+    /// These were next; `is_last`: that was the last of the kind.
     pub fn make(&mut self, some: &[(u64, Slot)], is_last: bool) {
         some.iter().for_each(|(serial, slot)| self.insert(*serial, *slot));
         self.made_now += some.len();

@@ -84,7 +84,7 @@ impl Table {
         self.entries.get(&slot)
     }
 
-    /// Of an entry that is there.
+    /// What an entry that is there has.
     pub fn key(&self, slot: Slot) -> Key {
         self.names.key(slot)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Walk {
     is_second: bool,
     /// They live since it began: what they lack goes to them at once.
     born: BTreeSet<NodeId>,
-    /// Of a namespace that was removed there was something.
+    /// Something was there of a namespace that was removed.
     has_removed: bool,
     next: Time,
 }
@@ -30,13 +30,13 @@ pub(crate) struct Walk {
 pub(crate) struct Digging {
     /// Deletions about which there may be nothing left to do.
     settled: VecDeque<Key>,
-    /// Those that lie at these places are to be entries again, behind this one.
+    /// Graves that lie at these places are to be entries again, behind this one.
     walk: Option<(BTreeSet<usize>, Option<Slot>)>,
     /// They were taken out, and something is left to do yet.
     exhumed: BTreeSet<Key>,
     /// All are to be looked at, as namespaces went maybe.
     sweeps: bool,
-    /// So many wait for nodes that are away that it was said.
+    /// How many wait for nodes that are away that it was said.
     has_warned: bool,
 }
 

@@ -89,7 +89,8 @@ pub struct Page {
 }
 
 /// A lock that ends by itself. Its token is higher than that of anybody who held it before: hand it to whatever the lock
-/// guards, and let that refuse lower ones. A holder that was paused past its end, or whose machine was suspended (its `Instant` stands still
+/// guards, and let that refuse lower ones. A holder that was paused past its end, or whose machine was suspended (its
+/// `Instant` stands still
 /// then), does no harm so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {

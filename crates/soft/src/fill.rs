@@ -45,7 +45,7 @@ pub struct Transfer {
 }
 
 /// One question for a page, or for what leads to one.
-pub struct Ask {
+pub(crate) struct Ask {
     pub of: NodeId,
     pub boot: Boot,
     pub after: Option<Address>,
@@ -60,7 +60,7 @@ pub struct Ask {
 
 struct Source {
     boot: Boot,
-    /// So many questions are under way to it at most.
+    /// Questions that may be under way to it.
     window: usize,
 }
 

@@ -12,7 +12,7 @@ use crate::limits::*;
 
 /// In the order in which it was sent first.
 #[derive(Default)]
-pub struct Window {
+pub(crate) struct Window {
     sent: VecDeque<Sent>,
     bytes: usize,
     /// How long an acknowledgement takes, and how far it is off that; microseconds. None before the first.

@@ -1,4 +1,5 @@
-//! A trace of people behind modems, made up so that it has the figures that the paper gives of its own, which is lost (SNS 4.1, 4.2 and 4.4):
+//! A trace of people behind modems, made up so that it has the figures that the paper gives of its own, which is lost
+//! (SNS 4.1, 4.2 and 4.4):
 //! what files there are and how long they are (figure 5), how many requests come in each second, half minute and two minutes (figure 6),
 //! and how often a cache has what is asked for, by its size and by how many people there are. `coppice load --trace` plays it.
 //!

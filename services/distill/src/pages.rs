@@ -44,7 +44,7 @@ pub struct Page {
 
 /// What becomes of links to other sites.
 #[derive(Clone, Debug)]
-pub enum Others {
+pub(crate) enum Others {
     /// They stay.
     Left,
     /// Pictures by http come by the proxy, too.
@@ -118,7 +118,7 @@ type Sink = Box<dyn FnMut(&[u8]) + Send>;
 type Rewriter = HtmlRewriter<'static, Sink>;
 
 /// One page on its way.
-pub struct Flow {
+pub(crate) struct Flow {
     /// None: it gave up, and all that comes flows on as it is.
     rewriter: Option<Rewriter>,
     out: Out,

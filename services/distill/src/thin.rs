@@ -86,7 +86,7 @@ type Sink = Box<dyn FnMut(&[u8]) + Send>;
 type Rewriter = HtmlRewriter<'static, Sink>;
 
 /// One page on its way.
-pub struct Flow {
+pub(crate) struct Flow {
     /// None: it gave up; the rest cannot be read.
     rewriter: Option<Rewriter>,
     state: Arc<Mutex<State>>,

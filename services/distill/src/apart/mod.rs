@@ -34,11 +34,11 @@ const ENTRANCE: &str = "enter";
 const BOUND: &str = "__Host-";
 
 #[derive(Debug)]
-pub struct Apart {
+pub(crate) struct Apart {
     /// Below which all names are.
     base: Url,
     allowed: Allowed,
-    /// Of passes.
+    /// Seals passes.
     key: hmac::Key,
     /// Wrong passwords, since when.
     wrong: Mutex<(Option<Instant>, u32)>,

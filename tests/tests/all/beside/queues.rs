@@ -1,5 +1,6 @@
 //! Libraries for job queues, unmodified, as clones of services of a cluster of three nodes of which some are killed: RQ, Dramatiq, Huey,
-//! arq, and by hand Celery, BullMQ and asynq (examples/queues). Each job leaves its number in a file; none may be lost, and none done twice beyond what its library
+//! arq, and by hand Celery, BullMQ and asynq (examples/queues). Each job leaves its number in a file; none may be
+//! lost, and none done twice beyond what its library
 //! promises. Packages come from their registry into cargo's folder for test files, once; where they cannot be had, the test says so.
 //!
 //! `COPPICE_QUEUES=rq,arq:20000:6` is for a long run by hand: which libraries, how many jobs each, how many kills; what was counted is

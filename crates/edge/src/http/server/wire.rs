@@ -295,7 +295,7 @@ impl Inner {
         })
     }
 
-    /// The same for a body. While a long one comes it is read to where it stays, by as much as comes at once.
+    /// Reads more of a body. While a long one comes it is read to where it stays, by as much as comes at once.
     fn poll_fill_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let polled = if self.is_long {
             self.input.reserve(BODY_READ_BYTES_MAX);

@@ -10,7 +10,7 @@ use base::{Span, Time};
 use state::linear::Reply;
 
 use super::ends::GONE_WITHIN;
-use super::load::{Act, LONG, TAKEN_AT_ONCE, Ticket, WriteId};
+use super::load::{Act, JobTicket, LONG, TAKEN_AT_ONCE, WriteId};
 use super::promise::{Write, newest_by, note, number};
 use crate::promises::Broken;
 
@@ -30,11 +30,11 @@ struct Queue {
     /// Jobs that somebody has begun to put, and that are known to have been put.
     begun: BTreeSet<WriteId>,
     put: BTreeMap<WriteId, Time>,
-    /// By the queue's own numbers.
+    /// Jobs by the queue's own numbers.
     jobs: BTreeMap<u64, Job>,
     /// Takings of which nobody knows yet what they took.
     open: BTreeSet<WriteId>,
-    /// Those that said of a job that it is done: how many have begun, and when each was known.
+    /// Acts that said of a job that it is done: how many have begun, and when each was known.
     ends: u64,
     done: Vec<(Time, u64)>,
 }
@@ -42,7 +42,7 @@ struct Queue {
 #[derive(Default)]
 struct Job {
     payload: WriteId,
-    /// By turn: who has taken it, for how long, and when that was known.
+    /// Takers by turn: who has taken it, for how long, and when that was known.
     given: BTreeMap<u64, (WriteId, Span, Time)>,
     /// The highest turn by a moment.
     newest: Vec<(Time, u64)>,
@@ -71,7 +71,7 @@ impl Jobs {
         }
     }
 
-    /// It did not happen.
+    /// An act that did not happen.
     pub fn refused(&mut self, act: &Act) {
         match act {
             Act::PutJob { queue, id } => _ = self.of(queue).begun.remove(id),
@@ -89,7 +89,7 @@ impl Jobs {
         self.queues.entry(queue.to_owned()).or_default()
     }
 
-    /// Of an act that was done.
+    /// What an act that was done has changed.
     pub fn end(&mut self, act: &Act, reply: &Reply, writes: &Writes, (start, now): (Time, Time)) -> Result<(), Broken> {
         let wrong =
             |promise, why: &str| Err(Broken { promise, at: now, what: format!("{act:?} gave {reply:?}: {why}") });
@@ -164,7 +164,7 @@ impl Queue {
     fn given(
         &mut self,
         (by, lives): (WriteId, Span),
-        ticket: Ticket,
+        ticket: JobTicket,
         payload: WriteId,
         writes: &Writes,
         (start, now): (Time, Time),
@@ -246,12 +246,12 @@ impl Queue {
     }
 }
 
-/// Ticket and payload of a job that is given.
-pub fn ticket_of(given: &Reply) -> Option<(Ticket, WriteId)> {
+/// JobTicket and payload of a job that is given.
+pub fn ticket_of(given: &Reply) -> Option<(JobTicket, WriteId)> {
     let Reply::List(parts) = given else { return None };
     let [Reply::Bytes(ticket), Reply::Bytes(payload), Reply::Int(_), Reply::Int(_)] = &parts[..] else { return None };
     let (job, turn) = std::str::from_utf8(ticket).ok()?.split_once('.')?;
-    Some((Ticket { job: job.parse().ok()?, turn: turn.parse().ok()? }, number(payload)?))
+    Some((JobTicket { job: job.parse().ok()?, turn: turn.parse().ok()? }, number(payload)?))
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn end(job: u64, turn: u64, were: i64) -> (Act, Reply) {
-        (Act::EndJob { queue: "q".into(), ticket: Ticket { job, turn }, id: 0 }, Reply::Int(were))
+        (Act::EndJob { queue: "q".into(), ticket: JobTicket { job, turn }, id: 0 }, Reply::Int(were))
     }
 
     fn told(numbers: [i64; 6]) -> (Act, Reply) {

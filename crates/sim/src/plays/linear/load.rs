@@ -1,6 +1,7 @@
 //! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
 //! lists (of which some are streams), transfers between accounts, drawings from urns (sets, sorted sets, and streams, of which a group
-//! reads), values and fields of hashes that end, leases, jobs, and reads of all of these. Half of the writes have ids, and are asked again at
+//! reads), values and fields of hashes that end, leases, jobs, and reads of all of these. Half of the writes have
+//! ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -134,7 +135,7 @@ pub enum Act {
     /// Says that a job is done.
     EndJob {
         queue: String,
-        ticket: Ticket,
+        ticket: JobTicket,
         id: WriteId,
     },
     /// What a queue says of itself.
@@ -161,7 +162,7 @@ pub enum Act {
 
 /// What a worker has of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket {
+pub struct JobTicket {
     pub job: u64,
     pub turn: u64,
 }
@@ -176,7 +177,7 @@ struct Client {
     /// The lease that it was given last, and its token.
     holds: Option<(String, u64)>,
     /// Jobs that it has taken, with their queues.
-    jobs: Vec<(String, Ticket)>,
+    jobs: Vec<(String, JobTicket)>,
     /// Its keys are in the namespace with many shards.
     wide: bool,
 }
@@ -229,7 +230,7 @@ impl LinearLoad {
         self.clients[client].holds = Some((lease.to_owned(), token));
     }
 
-    pub fn has_taken(&mut self, client: usize, queue: &str, ticket: Ticket) {
+    pub fn has_taken(&mut self, client: usize, queue: &str, ticket: JobTicket) {
         self.clients[client].jobs.push((queue.to_owned(), ticket));
     }
 

@@ -53,7 +53,7 @@ struct Holds {
 /// What is asked of a node.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// By a client.
+    /// A client asked for it.
     Do(load::Act),
     /// All that a node has: its number, and the how manieth question.
     Look(usize, usize),
