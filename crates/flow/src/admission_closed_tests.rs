@@ -157,21 +157,6 @@ fn however_many_ask_again_once_answered_nobody_is_refused_while_the_queue_drains
 }
 
 #[test]
-fn what_a_slow_time_made_of_them_is_over_within_two_seconds() {
-    for clients in [2_000, 4_000] {
-        let mut world = World::new(clients);
-        world.run(3 * SECOND, 0.0);
-        // An eighth of what it can do.
-        (0..3 * SECOND).for_each(|_| world.step(world.now.is_multiple_of(8), 0.0));
-        assert!(world.admission.is_overloaded() && world.refused > 1_000, "they wait for too long: {}", world.refused);
-        world.run(2 * SECOND, 0.0);
-        let refused = world.refused;
-        world.run(10 * SECOND, 0.0);
-        assert_eq!(world.refused, refused, "{clients} clients");
-    }
-}
-
-#[test]
 fn where_new_clients_come_without_end_most_of_them_hear_so_early() {
     for over in [1.2, 1.5, 3.0] {
         let mut world = World::new(0);

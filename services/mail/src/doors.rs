@@ -498,7 +498,7 @@ mod tests {
             let mut ours = connects.connect(name(), ours).await.unwrap();
             let heard = exchange(&mut ours, "MAIL FROM:<a@b>\r\n", "\r\n").await;
             assert!(heard.starts_with("503 5.5.1 say who"), "{heard}");
-            let heard = exchange(&mut ours, "EHLO me\r\n", "250 ENHANCEDSTATUSCODES\r\n").await;
+            let heard = exchange(&mut ours, "EHLO me\r\n", "250 DSN\r\n").await;
             assert!(!heard.contains("STARTTLS"), "{heard}");
             exchange(&mut ours, "QUIT\r\n", "221 2.0.0 goodbye\r\n").await;
         };

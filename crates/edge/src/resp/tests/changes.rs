@@ -164,24 +164,6 @@ fn what_a_pipeline_begins_and_ends_is_answered_as_if_it_came_one_by_one() {
     });
 }
 
-/// A client that has gone back to RESP2 could not tell what it is told from its replies.
-#[test]
-fn who_follows_values_and_goes_back_to_resp2_is_told_nothing_between_replies() {
-    with_door(|toy, mut stream| async move {
-        set_bank(&toy, base::LEVEL);
-        let mut writer = another(&stream).await;
-        sign_in_three(&mut stream).await;
-        send(&mut stream, &["CLIENT TRACKING ON BCAST", "HELLO 2"]).await;
-        until_ends(&mut stream, "modules\r\n*0\r\n").await;
-        send(&mut writer, &["SET a 1", "SET b 1"]).await;
-        expect(&mut writer, "+OK\r\n+OK\r\n", "SET").await;
-        send(&mut stream, &["PING", "HELLO 3"]).await;
-        assert_eq!(until_ends(&mut stream, "modules\r\n*0\r\n").await.find("invalidate"), None);
-        send(&mut writer, &["SET a 2"]).await;
-        until_ends(&mut stream, &stale(&["a"])).await;
-    });
-}
-
 /// What is no reply comes also to who wants none.
 #[test]
 fn who_wants_no_replies_hears_what_it_listens_to() {
