@@ -2,7 +2,7 @@
 //! lists (of which some are streams), transfers between accounts, drawings from urns (sets, sorted sets, and streams, of which a group
 //! reads), values and fields of hashes that end, leases, jobs, and reads of all of these. Half of the writes have
 //! ids, and are asked again at
-//! other nodes. Judging what came back is for `promises::linear`.
+//! other nodes. Judging what came back is for `promise.rs`.
 
 use base::{Rng, Span, Time};
 use bytes::Bytes;

@@ -252,10 +252,13 @@ impl Linear {
                 let items = match reply {
                     Reply::List(list) => match &list[..] {
                         [Reply::Bytes(_), Reply::List(flat)] => entries(flat),
+                        // There is no such group, as there is no stream.
+                        [Reply::Wrong(_), ..] => Some(Vec::new()),
                         _ => None,
                     },
-                    // Nothing is new; or there is no such group, as there is no stream.
-                    _ => Some(Vec::new()),
+                    // Nothing is new.
+                    Reply::Nil => Some(Vec::new()),
+                    _ => None,
                 };
                 match items {
                     Some(items) => self.urns.drew(urn, *id, &items, &self.writes, (start, now)),
