@@ -69,7 +69,7 @@ pub const GRAVE_S_LEAST: u32 = 120;
 /// What an entry costs beside owner and body, bytes: its slot, stamp, where it is, its places in trees. A test measures it.
 pub const ENTRY_BYTES: u64 = 256;
 /// What a deletion that is over costs.
-pub const GRAVE_BYTES: u64 = 88;
+pub const GRAVE_BYTES: u64 = 96;
 /// Entries that are looked at in one turn when nodes came or went, and how far such turns are apart: some milliseconds each.
 pub const WALK_ENTRIES: usize = 2048;
 pub const WALK_EVERY: Span = Span::millis(20);
