@@ -89,6 +89,8 @@ pub struct Scene {
     older: Option<usize>,
     /// Machines whose nodes have left for good, with what they had, and come back as others.
     left: BTreeSet<usize>,
+    /// When a machine came back last whose node had left for good.
+    came_back: Time,
     pace: Pace,
     /// Draws rounds of that pace.
     rounds: Rng,
@@ -161,6 +163,7 @@ impl Scene {
             plays,
             older,
             left: BTreeSet::new(),
+            came_back: Time::ZERO,
             pace: plan.pace,
             rounds: Rng::new(plan.seed ^ ROUNDS),
             admitted,
@@ -226,7 +229,11 @@ impl Scene {
                 }
                 self.stage.seen[node] = Seen { since: now, ..Seen::default() };
                 let is_new = self.stage.world.boot(node) == Boot(1) && now > Time::ZERO;
-                if (is_new && !self.left.remove(&node)) || self.stage.faults.forgets(node) {
+                let has_left = is_new && self.left.remove(&node);
+                if has_left {
+                    self.came_back = now;
+                }
+                if (is_new && !has_left) || self.stage.faults.forgets(node) {
                     self.plays.excuse(node, Mishap::LostDisk, &mut self.stage);
                 }
                 if self.stage.world.boot(node) == Boot(1) && now > Time::ZERO {
@@ -375,7 +382,9 @@ impl Scene {
         self.count_dropped();
         self.stage.answers.check(now, |node| self.stage.world.is_hung(node))?;
         let Some(calm) = self.stage.calm_for() else { return Ok(()) };
-        if calm > MEMBERSHIP_WITHIN {
+        // Whoever was asked to leave as faults ended leaves in the calm, and comes back as another.
+        let changes = !self.left.is_empty() || now.since(self.came_back) <= MEMBERSHIP_WITHIN;
+        if calm > MEMBERSHIP_WITHIN && !changes {
             let alive = self.stage.alive();
             membership::check(
                 now,
@@ -383,7 +392,7 @@ impl Scene {
                 self.stage.seen.iter().enumerate().map(|(n, seen)| (n, seen.live.as_ref())),
             )?;
         }
-        if calm > SERVED_WITHIN {
+        if calm > SERVED_WITHIN && !changes {
             let shown: Vec<_> =
                 self.stage.seen.iter().enumerate().map(|(n, seen)| (n, seen.version, seen.mark)).collect();
             // An apply under way shows at one node before another.
