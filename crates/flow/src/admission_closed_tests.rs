@@ -176,3 +176,19 @@ fn where_new_clients_come_without_end_most_of_them_hear_so_early() {
         assert!(most < SECOND / 10 && all < SECOND * 6 / 10, "{over}: {most}, {all} steps");
     }
 }
+
+#[test]
+fn what_a_slow_time_made_of_them_is_over_within_two_seconds() {
+    for clients in [2_000, 4_000] {
+        let mut world = World::new(clients);
+        world.run(3 * SECOND, 0.0);
+        assert_eq!(world.refused, 0);
+        // A fortieth of what it can do (ten every 200 steps): they would wait for four seconds and more.
+        (0..3 * SECOND).for_each(|_| world.step(world.now.is_multiple_of(200), 0.0));
+        assert!(world.refused > 1_000, "{clients} clients wait for too long: {} refused", world.refused);
+        world.run(2 * SECOND, 0.0);
+        let refused = world.refused;
+        world.run(10 * SECOND, 0.0);
+        assert_eq!(world.refused, refused, "{clients} clients");
+    }
+}
