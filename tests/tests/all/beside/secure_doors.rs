@@ -56,7 +56,8 @@ fn redis_clients_come_by_tls_and_trust_the_clusters_authority() {
     if !has("python3") || !run(Command::new("python3").args(["-c", "import redis"]), WITHIN).is_good() {
         return skip("redis-py is not installed (python3 -m pip install redis)");
     }
-    // A machine that does much beside may take some of the pipeline for overload; those are sent again.
+    // A machine that does much beside may take some of the pipeline for overload, or not know in time what became of one;
+    // those are sent again: a SET done twice is done.
     let program = "import sys, time, redis\n\
         db = redis.Redis.from_url(sys.argv[1], ssl_ca_certs=sys.argv[2], ssl_check_hostname=False)\n\
         left = list(range(500))\n\
@@ -64,7 +65,7 @@ fn redis_clients_come_by_tls_and_trust_the_clusters_authority() {
         \x20   with db.pipeline(transaction=False) as pipe:\n\
         \x20       for i in left: pipe.set(f'k{i}', 'y' * 1000)\n\
         \x20       said = pipe.execute(raise_on_error=False)\n\
-        \x20   assert all(one is True or 'BUSY' in str(one) for one in said), [str(one) for one in said if one is not True][:3]\n\
+        \x20   assert all(one is True or str(one)[:4] in ('BUSY', 'UNKN') for one in said), [str(one) for one in said if one is not True][:3]\n\
         \x20   left = [i for i, one in zip(left, said) if one is not True]\n\
         \x20   if not left: break\n\
         \x20   time.sleep(0.2)\n\
