@@ -46,7 +46,7 @@ pub struct Linear {
     nodes: Nodes,
     /// The disk is full: this node's members take no part, its front doors go on with the others.
     mute: bool,
-    /// By so much the wall clock is ahead of the monotonic one.
+    /// How far the wall clock is ahead of the monotonic one, milliseconds.
     wall_ahead_ms: u64,
     placed: BTreeMap<GroupId, Placed>,
     /// The records of groups as they are declared, by name.
@@ -64,9 +64,9 @@ pub struct Linear {
     worked_on: BTreeMap<String, BTreeSet<String>>,
     /// Groups that splits make now and that have no record of their own yet, by the group that they come from.
     born: BTreeMap<GroupId, GroupId>,
-    /// Of those that are split now: known to have done it, so the upper half is asked of the new group.
+    /// Groups that are to be split now and are known to have done it, so the upper half is asked of the new group.
     parted: BTreeSet<GroupId>,
-    /// Of each namespace, the first hash of each group.
+    /// First hash of each group, by namespace.
     spaces: BTreeMap<Arc<str>, BTreeMap<u64, GroupId>>,
     groups: BTreeMap<GroupId, Group>,
     /// What the disk has kept of groups that this node has not been told of yet.
@@ -88,7 +88,7 @@ pub struct Linear {
     apart: BTreeMap<u64, Apart>,
     /// Weak operations, several of which are one call.
     together: Together,
-    /// Those of them that are done alone now.
+    /// Weak operations among them that are done alone now.
     alone: Vec<(Waiter, Op)>,
     /// When each call wants to be looked at.
     timers: BTreeSet<(Time, u64)>,
@@ -96,7 +96,7 @@ pub struct Linear {
     writes: BTreeSet<u64>,
     /// Calls that may wait at a leader.
     waiting: usize,
-    /// Of all calls.
+    /// Bytes of the commands of all calls.
     calls_bytes: usize,
     log: LogBounds,
     next_seq: u64,
@@ -216,7 +216,7 @@ impl Linear {
         Self { log, ..self }
     }
 
-    /// It takes part as a program of this level would.
+    /// Has the machine take part as a program of this level would.
     pub fn with_level(self, level: u32) -> Self {
         Self { level, ..self }
     }
@@ -615,12 +615,12 @@ impl Linear {
         (self.version, self.groups.values().filter(|group| self.is_whole(group)).count() as u64)
     }
 
-    /// Those that this node leads and in which not all is as it should be.
+    /// Groups that this node leads and in which not all is as it should be.
     pub fn unwhole(&self) -> impl Iterator<Item = GroupId> {
         self.groups.values().filter(|group| group.leads() && !self.is_whole(group)).map(|group| group.id)
     }
 
-    /// It leads it, and the group is as wanted, and every member lives, votes and has (nearly) all.
+    /// Whether this node leads the group, it is as wanted, and every member lives, votes and has (nearly) all.
     fn is_whole(&self, group: &Group) -> bool {
         let alive = |id: &NodeId| self.nodes.live.contains(id);
         // One that a split makes has no record yet, and does not count.

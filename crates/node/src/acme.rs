@@ -22,7 +22,7 @@ use crate::secrets::{self, Sealed, unhex};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Acme {
     pub account: Option<Account>,
-    /// By the certificate's name.
+    /// Certificates that come by themselves, by name.
     pub wanted: BTreeMap<String, Wanted>,
     /// Host names of all of them.
     pub hosts: BTreeSet<String>,
@@ -38,7 +38,7 @@ pub type Proofs = BTreeMap<String, [u8; 32]>;
 pub struct Account {
     /// PKCS #8.
     pub key: Private,
-    /// Of the key (RFC 7638): what answers a challenge, behind its token.
+    /// Thumbprint of the key (RFC 7638): what answers a challenge, behind its token.
     pub thumbprint: String,
 }
 
@@ -55,7 +55,7 @@ pub struct Wanted {
 /// What went wrong the last time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trouble {
-    /// Of which declaration.
+    /// Mark of the declaration that it is about ([`Wanted::mark`]).
     pub mark: String,
     /// How often, one after the other.
     pub tries: u32,
@@ -68,7 +68,7 @@ pub struct Trouble {
 /// A record.
 #[derive(Serialize, Deserialize)]
 struct ProofsKept {
-    /// Of which declaration.
+    /// Mark of the declaration that they are about ([`Wanted::mark`]).
     mark: String,
     /// In hexadecimal digits.
     proofs: BTreeMap<String, String>,

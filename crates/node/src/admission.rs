@@ -149,7 +149,7 @@ impl Node {
         }
     }
 
-    /// It has no part in anything any more: its doors close, and it ends.
+    /// Ends this node, which has no part in anything any more: its doors close first.
     fn end_removed(&mut self, now: Now, why: &str, out: &mut Out) {
         if self.removed {
             return;

@@ -21,7 +21,7 @@ macro_rules! asks {
                 /// An operation of this class.
                 $Class(state::ops::$Class),
             )*
-            /// Of a service's clones as a group.
+            /// Something about a service's clones as a group.
             Members(members::Op),
             /// Messages between clients of all nodes.
             Channels(channels::Op),
@@ -108,7 +108,7 @@ macro_rules! asks {
             Run(Outcome<RunStarted>),
             /// None if there is no such run (any more); inside: none while it runs.
             RunEnd(Option<Option<RunEnd>>),
-            /// Of each other edge that was heard of just now.
+            /// What each other edge said that was heard of just now.
             Doors(Vec<Doors>),
             Admitted(Outcome<Admitted>),
         }

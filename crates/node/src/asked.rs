@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{ASKED_OVER, ASKED_TOLD_MAX, TOOK_TOLD_BYTES, USES_TOLD_BYTES};
 
-/// Of one clone.
+/// Requests of one clone that doors saw end, and how long they took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
@@ -22,7 +22,7 @@ pub struct Tally {
     pub busy_us: u64,
 }
 
-/// Of one clone, as it is told beside its [`Tally`].
+/// Requests under way and times of one clone, as they are told beside its [`Tally`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Took {
@@ -90,7 +90,7 @@ impl Asked {
         }
     }
 
-    /// Of those that were asked most, by name; how long they took as far as there is room.
+    /// Tallies of the clones that were asked most, by name, and how long they took as far as there is room.
     pub fn told(&mut self, now: Time) -> (BTreeMap<String, Tally>, BTreeMap<String, Took>) {
         self.turn(now);
         let mut all = self.before.clone();

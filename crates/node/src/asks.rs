@@ -142,7 +142,7 @@ impl What {
         !matches!(self, Self::Planned { .. } | Self::Level(_) | Self::Verdict { .. } | Self::Runs { .. })
     }
 
-    /// It declares something that a cluster which agreed on this level does not understand.
+    /// Whether it declares something that a cluster which agreed on this level does not understand.
     fn needs_more_than(&self, agreed: u32) -> bool {
         let text = match self {
             Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
@@ -306,7 +306,7 @@ impl Node {
         }
     }
 
-    /// It is proposed in its turn, at the end of this event if it has nobody before it.
+    /// Queues what is to be proposed in its turn: at the end of this event, if nothing is before it.
     fn queue(&mut self, pending: Pending) {
         self.proposals += 1;
         self.pending.insert(self.proposals, Pending { waits_for_version: Some(0), ..pending });

@@ -205,7 +205,7 @@ pub(crate) fn views(now: &Declared) -> Vec<CertificateView> {
     views.into_values().collect()
 }
 
-/// Those that there are.
+/// Views of the certificates that are there.
 pub(crate) fn kept_views(now: &Declared) -> Vec<CertificateView> {
     let of = |(name, kept): (&str, Kept)| CertificateView {
         name: name.to_owned(),

@@ -68,22 +68,22 @@ pub struct NodeReport {
     pub classes: state::Reports,
     /// What is wrong with its disk, if it can take nothing.
     pub disk: Option<String>,
-    /// It runs clones only when the others are full.
+    /// The node runs clones only when the others are full.
     pub overflow: bool,
     /// Clones that it is meant to run at most; 0 from a version that does not say.
     pub room: u32,
-    /// By clone: what this node's doors saw of it in the last moments.
+    /// What this node's doors saw of each clone in the last moments, by clone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<String, Tally>,
-    /// By clone: requests under way at this node's doors, and how long answers took then. Older programs do not say it.
+    /// Requests under way at this node's doors, and how long answers took then, by clone. Older programs do not say it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub took: BTreeMap<String, Took>,
-    /// By namespace: what lies in its brick, and in the groups that it leads.
+    /// What lies in the node's brick, and in the groups that it leads, by namespace.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, UsedThere>,
 }
 
-/// Of the level from which all nodes read [`NodeReport::packed`].
+/// Level from which all nodes read [`NodeReport::packed`].
 pub const LEVEL_PACKED: u32 = 10;
 
 /// What each stage shows, in the order in which it is told; what comes later stands at the end.
@@ -107,7 +107,7 @@ const STAGE_GAUGES: [&str; 11] = [
 pub struct UsedThere {
     pub bytes: u64,
     pub keys: u64,
-    /// Of what the fullest part there may have; 0 if it may have all that there is room for.
+    /// Percent of what the fullest part there may have; 0 if it may have all that there is room for.
     pub percent: u32,
 }
 

@@ -11,9 +11,9 @@ use crate::node::{Node, Out};
 
 #[derive(Default)]
 pub(crate) struct Bad {
-    /// Of each linked peer, how many since the last good one.
+    /// Bad frames in a row, by linked peer: since its last good one.
     in_row: BTreeMap<NodeId, u32>,
-    /// Of all peers, since this node started.
+    /// Bad frames of all peers, since this node started.
     pub frames: u64,
     pub hung_up: u64,
     pub refuted: u64,

@@ -27,7 +27,7 @@ pub const LEADS_TOLD_MAX: usize = 2_048;
 pub const REPORT_TTL: Span = Span::secs(10);
 /// Events kept for people to read.
 pub const EVENTS_MAX: usize = 200;
-/// Of them, the manager's last decisions are told to all nodes: some 5 KiB of a beacon.
+/// Events about the manager's last decisions that are told to all nodes: some 5 KiB of a beacon.
 pub const DECISIONS_TOLD_MAX: usize = 32;
 /// Asks of operators under way at once; more are refused. People and scripts do not ask more than this.
 pub const PENDING_MAX: usize = 256;
@@ -46,7 +46,7 @@ pub const REFUSED_LINES: Span = Span::secs(10);
 pub const STRICT_AFTER: Span = Span::secs(3);
 /// Join tokens live at once; the ones that expired make room.
 pub const JOIN_TOKENS_MAX: usize = 1024;
-/// Of the operator's token, and of a namespace's: 20 bytes of chance.
+/// Characters of the operator's token, and of a namespace's: 20 bytes of chance.
 pub const TOKEN_CHARS: usize = 40;
 /// So long a token opens after another one took its place: until the last program was told, and no longer.
 pub const TOKEN_KEPT_MAX: Span = Span::secs(7 * 86_400);
@@ -63,7 +63,7 @@ pub const LEAVE_RUNS_MAX: Span = Span::secs(30);
 pub const LEAVE_LEADS_MAX: Span = Span::secs(10);
 /// A node that is to restart but still needed (another brick is being filled) stays after so long.
 pub const LEAVE_TIME_MAX: Span = Span::secs(60);
-/// The same for one that leaves for good: its values are copied first.
+/// A node that leaves for good but is still needed stays after so long: its values are copied first.
 pub const REMOVE_TIME_MAX: Span = Span::secs(600);
 
 const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");
@@ -72,7 +72,7 @@ const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "tw
 pub const USED_TOLD_MAX: usize = 64;
 /// Percent of what a namespace may hold at which it is told: when there is time to do something, and when it is too late.
 pub const USED_TOLD_AT: [u32; 2] = [80, 100];
-/// It is told again if it was below this meanwhile.
+/// Percent below which a namespace must have been meanwhile to be told of again.
 pub const USED_AGAIN_BELOW: u32 = 70;
 const _: () = assert!(USED_AGAIN_BELOW < USED_TOLD_AT[0], "one that goes up and down is told once");
 
@@ -102,9 +102,9 @@ const _: () = assert!(TICK.as_micros() * 2 < TURNED_AWAY_WAIT.as_micros(), "it i
 
 /// A secret of a service: a key, a certificate, a file of passwords. It is twice as long in its record.
 pub const SECRET_BYTES_MAX: usize = 64 << 10;
-/// Of one service: variables of its clones, which the kernel bounds.
+/// Secrets of one service: variables of its clones, which the kernel bounds.
 pub const SECRETS_PER_SERVICE_MAX: usize = 64;
-/// Of all services: a quarter of what may be declared, in records of twice the length.
+/// Bytes of all services' secrets: a quarter of what may be declared, in records of twice the length.
 pub const SECRETS_BYTES_MAX: usize = 1 << 20;
 const _: () =
     assert!(SECRET_BYTES_MAX * 4 <= cluster::root::limits::CHANGE_BYTES_MAX, "a secret and its key are one change");

@@ -41,7 +41,7 @@ impl Lives {
         self.record.deaths += 1;
     }
 
-    /// It was only cut off: its memory is there.
+    /// Takes back a death: the node was only cut off, and its memory is there.
     pub fn was_alive(&mut self) {
         self.record.deaths = self.record.deaths.saturating_sub(1);
     }

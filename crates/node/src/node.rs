@@ -48,7 +48,7 @@ pub struct Birth {
     pub seed: u64,
     /// What each state class is told: bounds of memory and the like.
     pub settings: state::Settings,
-    /// It runs clones only when the others are full.
+    /// The node runs clones only when the others are full.
     pub overflow: bool,
     /// Clones that it is meant to run at most.
     pub room: u32,
@@ -105,7 +105,7 @@ pub struct Node {
     /// Passed on for an operator, since then.
     pub(crate) wish: Option<(Wish, Time)>,
     pub(crate) departure: Option<Departure>,
-    /// Of all nodes, as the root group and those of class `linear` were last told.
+    /// Which nodes leave or stand aside, as the root group and groups of class `linear` were last told.
     pub(crate) parting: root::Parting,
     pub(crate) started: Time,
     pub(crate) pace: Pace,
@@ -116,7 +116,7 @@ pub struct Node {
     /// Nodes with too old a program, and such as are gone, to be hung up on.
     pub(crate) turned_away: BTreeSet<NodeId>,
     pub(crate) admission: Arc<Admission>,
-    /// Of which version of the declaration that is, and whether this node has followed the root group for long.
+    /// Version of the declaration that `admission` is of, and whether this node has followed the root group for long.
     pub(crate) admission_of: (u64, bool),
     /// Who was refused just now, and when a line said so.
     pub(crate) refused: BTreeMap<NodeId, Time>,
@@ -146,15 +146,15 @@ pub struct Node {
     pub(crate) happened: VecDeque<Arc<EventView>>,
     /// What this node decided as the manager, for all to see.
     pub(crate) decisions: VecDeque<EventView>,
-    /// By namespace: which step towards its bound was told last.
+    /// Which step towards its bound was told last, by namespace.
     pub(crate) used_told: BTreeMap<String, u32>,
-    /// The same of namespaces that have grown large and are not split.
+    /// Namespaces that have grown large and are not split, with what was told of them last.
     pub(crate) large_told: BTreeMap<String, u32>,
     /// Certificates of the cluster, as people and as doors see them.
     pub(crate) certificates: Arc<[CertificateView]>,
     pub(crate) keyed: Arc<[Keyed]>,
     pub(crate) acme: Arc<Acme>,
-    /// By certificate: its end, and how near to it was told last.
+    /// Ends of certificates by name, each with how near to it was told last.
     pub(crate) certificates_told: BTreeMap<String, (u64, usize)>,
     /// Namespaces that may ask only for so much a second, and what they have had here.
     pub(crate) rates: BTreeMap<String, (u32, flow::Rate)>,
@@ -166,7 +166,7 @@ pub struct Node {
     pub(crate) probing: BTreeMap<u64, (Pending, usize)>,
     pub(crate) proposals: u64,
     pub(crate) tokens: Arc<BTreeMap<String, String>>,
-    /// By service.
+    /// Tokens of services, by name.
     pub(crate) service_tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
     /// Tokens that open besides those of now, how they are shown, and when the first of them ends, milliseconds since 1970.
@@ -184,7 +184,7 @@ pub struct Node {
     /// Versions of services that were deployed, and the archives that this takes.
     pub(crate) deployed: BTreeMap<String, Deployed>,
     pub(crate) codes: Arc<BTreeSet<String>>,
-    /// Those of the last view.
+    /// Routes of the last view.
     pub(crate) routes: Arc<Routes>,
     /// Something that the view shows has changed.
     pub(crate) stale: bool,

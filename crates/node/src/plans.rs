@@ -57,7 +57,7 @@ impl Plans {
     }
 }
 
-/// Of the nodes whose disks are slow, of so many that live: all of them if they are the fewer ones. Where most are slow nobody has it
+/// Nodes whose disks are slow, if they are the fewer ones of so many that live. Where most are slow nobody has it
 /// better.
 fn slower_than_most(slow: BTreeSet<NodeId>, live: usize) -> BTreeSet<NodeId> {
     if 2 * slow.len() < live { slow } else { BTreeSet::new() }

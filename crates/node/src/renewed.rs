@@ -149,7 +149,7 @@ pub(crate) fn renew(now: &Declared, wish: &Renewal, wall_ms: u64) -> Result<Diff
     Ok(Diff { lines: vec![format!("~ token of {}: the one before {opens}", whose.shown())], change })
 }
 
-/// Those that still open, how they are shown, and when that is to be looked at again.
+/// Former tokens that still open, how they are shown, and when that is to be looked at again.
 fn formers(now: &Declared, wall_ms: u64) -> (Formers, Vec<FormerTokenView>, Option<u64>) {
     let (mut formers, mut views) = (Formers::default(), Vec::new());
     let read = |whose: &Whose, is: &str| {

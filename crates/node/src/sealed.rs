@@ -113,7 +113,7 @@ fn cipher(key: &[u8]) -> Option<LessSafeKey> {
     Some(LessSafeKey::new(UnboundKey::new(&aead::CHACHA20_POLY1305, key).ok()?))
 }
 
-/// Of a key, in bytes.
+/// Length of a key, bytes.
 pub const KEY_BYTES: usize = 32;
 /// What else this node seals does not open as this.
 const BOUND_TO: &[u8] = b"coppice backup";

@@ -36,7 +36,7 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// Of what is sealed, bytes.
+    /// Length of what is sealed, bytes.
     pub fn len(&self) -> usize {
         self.sealed.len() / 2
     }

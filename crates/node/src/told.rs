@@ -16,13 +16,13 @@ pub struct Told {
     reports: BTreeMap<NodeId, NodeReport>,
     clones: BTreeMap<NodeId, NodeClones>,
     uses: BTreeMap<NodeId, UsesTold>,
-    /// By the key of each part.
+    /// Members of services by node, and by the key of each part in which they are told.
     members: BTreeMap<NodeId, BTreeMap<String, Said>>,
     /// Whose clones, or parts of that, are to be read anew.
     unread: BTreeSet<NodeId>,
     /// What is others by now, and nobody has asked for since.
     fresh: Fresh,
-    /// Of who has said nothing, or what this version cannot read.
+    /// The report of a node that has said nothing, or what this version cannot read.
     nothing: NodeReport,
 }
 

@@ -83,7 +83,8 @@ pub struct View {
     /// Certificates of the cluster with their keys, for the doors alone: never shown.
     #[serde(skip)]
     pub keyed: Arc<[Keyed]>,
-    /// Those that come by themselves, with the key of the account: for who asks, and for challenges. Never shown.
+    /// Certificates that come by themselves, with the key of the account: for who asks, and for challenges. Never
+    /// shown.
     #[serde(skip)]
     pub acme: Arc<Acme>,
     /// Archives of deployed folders that every node must have.
@@ -174,13 +175,13 @@ pub struct NodeView {
     /// elsewhere if that lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_force_ms: Option<u64>,
-    /// It runs clones only when the others are full.
+    /// The node runs clones only when the others are full.
     #[serde(default)]
     pub overflow: bool,
     /// An operator drained it: it gets no clones, and those that it has move elsewhere.
     #[serde(default)]
     pub drained: bool,
-    /// It is about to restart, or to leave for good.
+    /// How it leaves, if it is about to restart, or to go for good.
     #[serde(default)]
     pub leaving: Option<crate::Leaving>,
     /// ... and waits for this first.
@@ -192,7 +193,7 @@ pub struct NodeView {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BrickView {
-    /// It holds all that it should.
+    /// The brick holds all that it should.
     pub settled: bool,
     pub entries: u64,
     pub bytes: u64,
@@ -359,7 +360,7 @@ pub struct CertificateView {
 }
 
 impl CertificateView {
-    /// It has come, if it is one that comes by itself.
+    /// Whether the certificate has come, if it is one that comes by itself.
     pub fn is_there(&self) -> bool {
         self.ends_at_ms > 0
     }
@@ -438,7 +439,7 @@ pub struct CloneView {
     pub last_exit: Option<String>,
     /// Its last lines of output, when it does not serve.
     pub last_output: Vec<String>,
-    /// It fails its probes, or was restarted for that and does not serve yet.
+    /// The clone fails its probes, or was restarted for that and does not serve yet.
     #[serde(default)]
     pub sick: bool,
     /// What all doors saw of it in the last 5 to 10 s; left out if it was not asked.
@@ -458,7 +459,7 @@ pub struct CloneView {
 #[serde(default)]
 pub struct AskedView {
     pub requests: u64,
-    /// Of them, those that it failed (5xx) or never answered.
+    /// Requests among them that it failed (5xx) or never answered.
     pub failed: u64,
     /// Until an answer began, on average.
     pub mean_us: u64,
@@ -486,7 +487,7 @@ impl AskedView {
         self.p50_us.or((self.requests > 0).then_some(self.mean_us))
     }
 
-    /// It has several requests and answered none.
+    /// Whether the clone has several requests and answered none.
     pub fn is_mute(&self) -> bool {
         self.requests == 0 && self.under_way >= SLOW_ANSWERS_MIN
     }
@@ -524,14 +525,14 @@ impl ServiceView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsedView {
-    /// Of keys and values, and 48 for each key.
+    /// Bytes of keys and values, and 48 for each key.
     pub bytes: u64,
     pub keys: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys_max: Option<u32>,
-    /// Of what the fullest shard or brick may hold; 0 if it may hold all that there is room for.
+    /// Percent of what the fullest shard or brick may hold; 0 if it may hold all that there is room for.
     pub percent: u32,
 }
 
@@ -552,19 +553,19 @@ pub struct NamespaceView {
     /// What the class says of it, for people; none from an older program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
-    /// Of class `linear`: the service whose clones know its functions, if one does.
+    /// Class `linear`: the service whose clones know its functions, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<String>,
-    /// Of class `linear`: where an acknowledged write is, `disk` or `memory`.
+    /// Class `linear`: where an acknowledged write is, `disk` or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
-    /// Of class `cache`: what it may take at each node, bytes.
+    /// Class `cache`: what it may take at each node, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_max: Option<u64>,
-    /// Of class `cache`: how long an entry is kept at most, milliseconds; none: as long as there is room.
+    /// Class `cache`: how long an entry is kept at most, milliseconds; none: as long as there is room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Of class `linear`: functions that are declared weak.
+    /// Class `linear`: functions that are declared weak.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weak: Vec<String>,
     /// Connections of the Redis door that may have it open on each node; none: as many as there is room for.
@@ -651,7 +652,7 @@ pub struct RootView {
 #[serde(default)]
 pub struct GroupsView {
     pub all: u64,
-    /// Those with a leader that says: every member that there should be lives, votes and has (nearly) all.
+    /// Groups with a leader that says: every member that there should be lives, votes and has (nearly) all.
     pub whole: u64,
 }
 

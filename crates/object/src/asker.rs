@@ -36,10 +36,10 @@ pub(crate) struct Running {
     pub wake: Time,
     /// When nodes were asked last.
     pub since: Time,
-    /// Those that were not asked yet are to be asked, too.
+    /// Nodes that were not asked yet are to be asked, too.
     pub wants_rest: bool,
     pub spec: Spec,
-    /// Of a list: the id behind which it begins, if any.
+    /// The object; in a list the id behind which it begins, if any.
     pub key: Key,
     pub goal: Goal,
     /// All nodes that may have something.
@@ -59,7 +59,7 @@ pub(crate) enum Goal {
         after: Option<Id>,
         limit: usize,
     },
-    /// Of owners that begin as that of the key.
+    /// Changes of owners whose names begin as that of the key.
     Watch(Watch),
     /// Behind the owner of the key.
     Owners {
@@ -70,7 +70,7 @@ pub(crate) enum Goal {
 /// What a node said that it has.
 pub(crate) enum Look {
     Waiting,
-    /// It is away, or went.
+    /// The node is away, or went.
     Lost,
     /// Nobody has asked it: others have what is looked for, it seems.
     Unasked,
@@ -104,7 +104,7 @@ pub(crate) enum Step {
 pub(crate) type Ended = Option<Outcome<Reply>>;
 
 impl Ops {
-    /// Of the next question. No two of this life have one.
+    /// Number of the next question; no two of this life have the same.
     pub fn next_id(&mut self) -> u64 {
         self.next = self.next.wrapping_add(1).max(1);
         self.next
@@ -274,7 +274,7 @@ impl Object {
         self.ops.of.iter().filter(|(_, op)| matches!(op.goal, Goal::Watch(_))).map(|(id, _)| *id).collect()
     }
 
-    /// Those whose moment has come.
+    /// Looks again at operations whose moment has come.
     pub(crate) fn wake_ops(&mut self, call: &mut Call) {
         while let Some((_, id)) = self.ops.timers.first().copied().filter(|(at, _)| *at <= call.now) {
             self.with(call, id, |_, op| {

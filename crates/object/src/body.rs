@@ -67,7 +67,7 @@ impl Body {
         self.sum == sum && self.pieces.iter().all(Piece::is_right)
     }
 
-    /// It is more than one frame, or one record of the log, takes.
+    /// Whether the body is more than one frame, or one record of the log, takes.
     pub(crate) fn is_in_pieces(&self) -> bool {
         self.pieces.len() > 1
     }
@@ -92,7 +92,7 @@ impl Body {
         })
     }
 
-    /// The same in memory of its own: what lies for long must not keep what it came in.
+    /// A copy in memory of its own: what lies for long must not keep what it came in.
     pub(crate) fn copied(&self) -> Self {
         let own = |piece: &Piece| Piece { bytes: Bytes::copy_from_slice(&piece.bytes), sum: piece.sum };
         Self { pieces: self.pieces.iter().map(own).collect(), len: self.len, sum: self.sum }

@@ -9,9 +9,9 @@ pub(crate) struct Candidate {
     pub node: NodeId,
     /// Writes that wait for its disk.
     pub pending: u64,
-    /// It has objects of this owner.
+    /// The node has objects of this owner.
     pub has_owner: bool,
-    /// It is the node that was asked: that saves a hop.
+    /// The node is the one that was asked: that saves a hop.
     pub is_here: bool,
     /// About to end, or slow: only if there is no other.
     pub is_aside: bool,

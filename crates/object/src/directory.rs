@@ -95,7 +95,7 @@ struct Bucket {
 struct Teller {
     tenure: Tenure,
     seq: u32,
-    /// It has told all that was wanted in this version.
+    /// Version of the directory in which the node has told all that was wanted.
     done: u32,
 }
 
@@ -129,7 +129,7 @@ impl Directory {
         (self.buckets.len(), self.buckets.keys().filter(|bucket| self.is_whole(**bucket)).count(), self.owners)
     }
 
-    /// It manages these from now on. True: others than before.
+    /// Has the directory manage these buckets from now on. True: others than before.
     pub fn manage(&mut self, mine: &BTreeSet<u16>) -> bool {
         let lost: Vec<u16> = self.buckets.keys().filter(|bucket| !mine.contains(bucket)).copied().collect();
         let new: Vec<u16> = mine.iter().filter(|bucket| !self.buckets.contains_key(bucket)).copied().collect();

@@ -22,13 +22,13 @@ pub struct Dump {
     /// Behind whom the walk over owners goes on; none: it is over.
     owners_after: Option<Bytes>,
     owners: VecDeque<Bytes>,
-    /// Of the first owner: behind which object its list goes on; none: it is all here.
+    /// Behind which object the list of the first owner goes on; none: it is all here.
     list_after: Option<Option<Id>>,
-    /// Of the first owner, yet to be read; the last one is next.
+    /// Objects of the first owner that are yet to be read; the last one is next.
     ids: Vec<Id>,
-    /// Those that are being read.
+    /// Objects that are being read.
     reading: Vec<Id>,
-    /// Of those that were read: they are larger than one answer, and read one after the other.
+    /// Objects among those that are larger than one answer, and read one after the other.
     large: Vec<Id>,
     /// The one of them that is being read, and what there is of it.
     partial: Option<Partial>,

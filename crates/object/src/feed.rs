@@ -24,7 +24,7 @@ pub(crate) struct Feed {
     flight: Option<Told>,
     /// What was told to be done.
     done: u32,
-    /// Of the manager's question whether all is told; 0: there is none.
+    /// Number of the manager's question whether all is told; 0: there is none.
     round: u64,
 }
 

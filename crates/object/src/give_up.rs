@@ -33,7 +33,7 @@ pub(crate) struct Giving {
 struct Question {
     key: Key,
     stamp: Stamp,
-    /// Of this node, when it asked.
+    /// Turn of this node's copy when it asked.
     turn: u32,
     /// All homes that it knows: they are to know them, too.
     homes: BTreeSet<NodeId>,
@@ -78,7 +78,8 @@ impl Giving {
 }
 
 impl Object {
-    /// Of those that have it, live and count, this node comes first. One whose copy is given up sees to it only if there is no other.
+    /// Whether this node is the first of those that have it, live and count. One whose copy is given up is first only
+    /// if there is no other.
     pub(crate) fn is_first_holder(&self, held: &Held) -> bool {
         let (me, is_spare) = (self.me, held.is_spare(self.me));
         let is_before = |node: &NodeId| *node != me && (is_spare || *node < me);

@@ -21,7 +21,7 @@ pub(crate) struct Held {
 pub(crate) struct At {
     /// All nodes that may have the object: they are told of this write until they have it.
     pub homes: BTreeSet<NodeId>,
-    /// Those of them whose disks have this write together with at least these homes.
+    /// Homes whose disks have this write together with at least these homes.
     pub has: BTreeSet<NodeId>,
     /// Homes whose copies were given up (odd), or wanted again (even): each turn is one more, and the highest counts. Others have none.
     pub turns: BTreeMap<NodeId, u32>,

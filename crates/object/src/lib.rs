@@ -597,7 +597,7 @@ impl Object {
         call.out.push(Output::Send { to, frame });
     }
 
-    /// It takes no more objects. Deletions it takes.
+    /// Whether this node takes no more objects. Deletions it takes.
     fn is_full(&self) -> bool {
         self.log.is_full
             || self.is_disk_low
@@ -616,7 +616,7 @@ impl Object {
         }
     }
 
-    /// It leaves, and others are there: it takes no objects that it does not have already.
+    /// Whether this node leaves while others stay: it takes no objects that it does not have already.
     fn declines(&self) -> bool {
         self.peers.leaves(self.me) && self.peers.live().any(|node| !self.peers.leaves(node))
     }

@@ -93,7 +93,7 @@ impl Lies {
         if let Lies::Here(body) = self { body.len() as u64 } else { 0 }
     }
 
-    /// It is more than one frame, or one record of the log, takes.
+    /// Whether the bytes are more than one frame, or one record of the log, takes.
     pub fn is_in_pieces(&self) -> bool {
         self.count() > 1
     }

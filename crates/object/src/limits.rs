@@ -125,7 +125,7 @@ pub const TOMBSTONE_MS_NEWEST: u64 = 3_600_000;
 pub const SAVE_PACKS: u64 = 2;
 /// About what a checkpoint has of an entry whose bytes lie in a pack.
 pub const RECORD_BYTES: u64 = 128;
-/// The same of a deletion that is over.
+/// About what a checkpoint has of a deletion that is over.
 pub const GRAVE_RECORD_BYTES: u64 = 40;
 /// Entries in one record of a checkpoint.
 pub const BATCH_ROWS: usize = 512;
@@ -163,7 +163,7 @@ pub const WATCH_EVERY: Span = Span::millis(5);
 /// Changes in one answer of a node, and entries that it looks at for them: a turn of some milliseconds.
 pub const WATCH_ITEMS: usize = 256;
 pub const WATCH_SCAN: usize = 1 << 14;
-/// Those who wait at a node. More are not heard: they ask again.
+/// Watchers that wait at a node. More are not heard: they ask again.
 pub const WATCHERS_MAX: usize = 4096;
 /// A node keeps the order in which it took things for so long after somebody watched; to have it again is a walk over all.
 pub const WATCH_ORDER_KEPT: Span = Span::secs(60);

@@ -19,7 +19,7 @@ use crate::{Body, Call, GROUP, Key, Object, Output, Stamp};
 /// Somebody who waits until something is on the disk.
 pub(crate) struct Waiter {
     pub to: NodeId,
-    /// Of the question.
+    /// Number of the question.
     pub id: u64,
     pub waits: Waits,
 }

@@ -14,7 +14,7 @@ pub(crate) const BUCKETS: u16 = 1024;
 #[derive(Default)]
 pub(crate) struct Map {
     nodes: BTreeSet<NodeId>,
-    /// By bucket; empty while there are no nodes.
+    /// Manager of each bucket; empty while there are no nodes.
     managers: Vec<NodeId>,
 }
 

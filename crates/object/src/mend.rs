@@ -112,7 +112,7 @@ impl Object {
         }
     }
 
-    /// The same write has come once more: its bytes take the place of bad ones.
+    /// Takes the bytes of a write that came once more in place of bad ones, if there are such.
     pub(crate) fn is_mended(&mut self, call: &mut Call, key: &Key, come: Come) -> Option<Ticket> {
         let body = come.body.filter(|_| self.mending.is_bad(key))?;
         let entry = Entry { body: Lies::Here(body), set: come.set, ..self.table.get(key)?.clone() };

@@ -39,20 +39,20 @@ pub enum Action {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// So many nodes have it on their disks. Fewer than are declared: it is thin.
+    /// The object is on the disks of so many nodes. Fewer than are declared: it is thin.
     Stored {
         version: Version,
         copies: u32,
     },
     Object {
         version: Version,
-        /// Of all of it: bytes, and CRC-32C. Whoever reads several pieces compares these, and checks the whole.
+        /// Bytes and CRC-32C of the whole object. Whoever reads several pieces compares these, and checks the whole.
         size: u32,
         sum: u32,
         /// From the byte on that was asked for.
         body: Bytes,
     },
-    /// So many nodes have the deletion on their disks.
+    /// The deletion is on the disks of so many nodes.
     Deleted {
         version: Version,
         copies: u32,
@@ -62,7 +62,7 @@ pub enum Reply {
     Changes(Changes),
     /// There is no such object: all nodes that could have it said so.
     Absent,
-    /// It was there, and was deleted.
+    /// The object was there, and was deleted.
     Gone,
     /// There is another object with this id, and objects are written once.
     Conflict {
@@ -117,6 +117,6 @@ pub struct Owners {
     pub after: Option<Bytes>,
     /// Nodes that did not say whose objects they have.
     pub missing: Vec<NodeId>,
-    /// So many nodes have an object, as it is declared.
+    /// Nodes that are to have an object, as it is declared.
     pub copies: u32,
 }

@@ -55,7 +55,7 @@ impl Packs {
         }
     }
 
-    /// It is on the disk; what lies in it has been added.
+    /// Notes that a pack is on the disk, when what lies in it has been added.
     pub fn is_written(&mut self, number: u64, size: u64) {
         let pack = self.of.entry(number).or_default();
         pack.size = size;
@@ -85,8 +85,8 @@ impl Packs {
         self.dead.remove(&number);
     }
 
-    /// Those that died in this turn: all that says so was appended up to this ticket. Gives what the disk need not have any more, as the
-    /// log is forced up to the other one.
+    /// Settles packs that died in this turn: all that says so was appended up to this ticket. Gives those that the disk
+    /// need not have any more, as the log is forced up to the other one.
     pub fn settle(&mut self, last: Ticket, forced: Ticket) -> Vec<u64> {
         if self.dead.is_empty() {
             return Vec::new();

@@ -20,7 +20,7 @@ pub(crate) struct Peers {
 struct Peer {
     live: bool,
     boot: Boot,
-    /// It lives, or is away, since.
+    /// Since when the node lives, or is away.
     since: Time,
     /// Away for so long that its copies are made elsewhere.
     is_long_away: bool,
@@ -74,7 +74,7 @@ impl Peers {
         self.all.get(&node).is_some_and(|peer| peer.live)
     }
 
-    /// It lives, or is away, since.
+    /// Since when the node lives, or is away.
     pub fn since(&self, node: NodeId) -> Time {
         self.all.get(&node).map_or(Time::ZERO, |peer| peer.since)
     }

@@ -129,7 +129,7 @@ impl Running {
         List { objects, after: end, missing: self.silent().collect() }
     }
 
-    /// The same of owners.
+    /// A page of owners.
     pub(crate) fn owners(&self, limit: usize) -> Owners {
         let mut all: BTreeSet<&Bytes> = BTreeSet::new();
         let mut end: Option<&Bytes> = None;

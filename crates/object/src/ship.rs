@@ -16,7 +16,7 @@ use crate::{Call, Key, Object};
 
 #[derive(Default)]
 pub(crate) struct Ships {
-    /// By where they go, the first is under way.
+    /// Objects on their way in pieces, by where they go; the first of each is under way.
     of: BTreeMap<NodeId, VecDeque<Ship>>,
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use class::Version;
 
-/// Of an object, among those of its owner. Chosen by who puts it; text form: 32 hexadecimal digits.
+/// Id of an object, among those of its owner. Chosen by who puts it; text form: 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Id(pub [u8; 16]);
 
@@ -53,7 +53,7 @@ pub struct Stamp {
     pub version: Version,
     /// The namespace has `writes = "once"`.
     pub once: bool,
-    /// It is a deletion.
+    /// The write is a deletion.
     pub gone: bool,
     /// CRC-32C and length of the bytes.
     pub sum: u32,

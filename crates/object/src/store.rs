@@ -58,7 +58,7 @@ struct Moving {
 /// Bytes that the disk is asked for.
 struct Fetch {
     key: Key,
-    /// Of the entry.
+    /// Serial number of the entry.
     serial: u64,
     /// Where they begin in the object.
     begins: usize,
@@ -71,9 +71,9 @@ struct Fetch {
 pub(crate) enum Why {
     /// A question for this piece.
     Get { to: NodeId, id: u64 },
-    /// It is pushed whole.
+    /// The object is pushed whole.
     Push { to: NodeId },
-    /// It is one of several that go there, under this name.
+    /// The part is one of several of an object that go there in pieces, under this name.
     Ship { to: NodeId, stage: u64, priority: Priority },
     /// Nobody: that it rots is to be known while another copy is sound.
     Check,
@@ -162,7 +162,7 @@ impl Object {
         call.pack(PackWant::Write { pack, parts, hurry });
     }
 
-    /// It is forced: from now on the log says where those bytes lie.
+    /// Notes that a pack is forced: from now on the log says where those bytes lie.
     fn is_packed(&mut self, call: &mut Call, pack: u64) {
         let Some(Packing { size, of, .. }) = self.store.packing.take_if(|packing| packing.pack == pack) else { return };
         let of: Vec<Key> =

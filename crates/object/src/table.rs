@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub body: Lies,
     /// What its pieces are called in the log, while they are there; 0: it is in none.
     pub set: u64,
-    /// It is safe when the node's log is safe up to here.
+    /// Ticket of the entry's record: it is safe when the node's log is safe up to here.
     pub ticket: Ticket,
     /// Given by [`Table::insert`]: another one for other bytes.
     pub serial: u64,
@@ -227,7 +227,7 @@ impl Table {
         self.graves.get(self.names.slot(key)?)
     }
 
-    /// Of what was taken last.
+    /// Serial number of the entry that was taken last.
     pub fn last_serial(&self) -> u64 {
         self.serials
     }

@@ -46,11 +46,11 @@ pub(crate) struct Changed {
     lost: bool,
 }
 
-/// Those who wait for changes at this node, by who asks and who watches there.
+/// Watchers who wait for changes at this node, by who asks and who watches there.
 #[derive(Default)]
 pub(crate) struct Watchers {
     waiting: BTreeMap<(NodeId, u64), Waiting>,
-    /// Those who asked while the order was being made, with their questions.
+    /// Watchers who asked while the order was being made, with their questions.
     early: BTreeMap<(NodeId, u64), (u64, WatchMessage)>,
     /// What there was when they were looked at last.
     seen: (u64, Ticket),
@@ -282,7 +282,7 @@ impl Object {
         self.send(call, to, id, Priority::NORMAL, what, Bytes::new());
     }
 
-    /// Those who wait are told what has changed, and when their time is over.
+    /// Tells watchers what has changed, and when their time is over.
     pub(crate) fn tell_watchers(&mut self, call: &mut Call) {
         if !self.watchers.early.is_empty() && self.watchers.next.is_none_or(|next| call.now >= next) {
             self.watchers.next = Some(call.now + WALK_EVERY);

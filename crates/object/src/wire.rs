@@ -19,7 +19,7 @@ use crate::{Id, Key, Stamp};
 /// A frame's head.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Head {
-    /// Of the question, chosen by who asks; its answer carries it back. 0: nobody waits.
+    /// Number of the question, chosen by who asks; its answer carries it back. 0: nobody waits.
     #[prost(fixed64, tag = "1")]
     pub id: u64,
     /// Writes that wait for the sender's disk.
@@ -165,7 +165,7 @@ pub(crate) struct WhereMessage {
     pub ns: u32,
     #[prost(bytes = "bytes", tag = "2")]
     pub owner: Bytes,
-    /// Of all nodes, as of now: who has nothing is said, too.
+    /// The answer is to be about all nodes, as of now: who has nothing is said, too.
     #[prost(bool, tag = "3")]
     pub sure: bool,
 }
@@ -223,7 +223,7 @@ pub(crate) struct TenureMessage {
     pub life: u64,
     #[prost(uint32, tag = "2")]
     pub count: u32,
-    /// Of the last `Told`.
+    /// Number of the last `Told`.
     #[prost(uint32, tag = "3")]
     pub seq: u32,
     #[prost(uint64, tag = "4")]
@@ -238,7 +238,7 @@ pub(crate) struct KeyMessage {
     pub owner: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     pub id: Bytes,
-    /// Of a `Get`: the piece in which this byte is.
+    /// In a `Get`: the byte whose piece is wanted.
     #[prost(uint32, tag = "4")]
     pub at: u32,
 }
@@ -260,7 +260,7 @@ pub(crate) struct PieceMessage {
 pub(crate) struct StagedMessage {
     #[prost(fixed64, tag = "1")]
     pub stage: u64,
-    /// So many bytes are on the disk.
+    /// Bytes that are on the disk.
     #[prost(uint32, tag = "2")]
     pub upto: u32,
     /// What is to come next.
@@ -308,7 +308,7 @@ pub(crate) struct Here {
     pub objects: u64,
     #[prost(message, optional, tag = "2")]
     pub held: Option<HeldMessage>,
-    /// It is on the sender's disk, all of it.
+    /// The whole object is on the sender's disk.
     #[prost(bool, tag = "3")]
     pub safe: bool,
     /// From level 7 on, with bytes that are a piece of the object: where it begins, and its CRC-32C.
@@ -334,7 +334,7 @@ pub(crate) struct PutMessage {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Took {
-    /// Of [`Verdict`].
+    /// Number of a [`Verdict`].
     #[prost(uint32, tag = "1")]
     pub verdict: u32,
     #[prost(message, optional, tag = "2")]
@@ -386,13 +386,13 @@ pub(crate) struct OwnersPage {
 /// What a node did with a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It is on its disk.
+    /// The write is on the node's disk.
     Kept,
     /// On its disk is what stands above it.
     Newer,
-    /// It has another object under this id, and objects are written once.
+    /// The node has another object under this id, and objects are written once.
     Conflict,
-    /// It has no room.
+    /// The node has no room.
     Full,
     /// The version is too far ahead of its clock.
     Ahead,
@@ -526,9 +526,9 @@ impl HeldMessage {
 
 /// First byte of a record in the log: the form of what follows.
 const FORM: u8 = 1;
-/// Of a piece, from level 7 on.
+/// Form of a piece, from level 7 on.
 const FORM_PIECE: u8 = 2;
-/// Of an entry whose bytes lie in a pack, from level 8 on: to an older program only its homes would have changed.
+/// Form of an entry whose bytes lie in a pack, from level 8 on: to an older program only its homes would have changed.
 const FORM_PLACE: u8 = 3;
 const PIECE_HEAD: usize = 1 + 8 + 4 + 4;
 
@@ -575,7 +575,7 @@ impl LoggedPiece {
 pub(crate) struct Logged {
     pub key: Key,
     pub held: Held,
-    /// Of one that is in no pieces.
+    /// Bytes of an object that is in no pieces.
     pub body: Option<Bytes>,
     /// Its bytes are the pieces of this set, which stand before it. 0: there is none.
     pub set: u64,
@@ -610,7 +610,7 @@ struct PlaceMessage {
     pack: u64,
     #[prost(uint64, tag = "2")]
     from: u64,
-    /// Of each piece, its length and its CRC-32C.
+    /// Length and CRC-32C of each piece.
     #[prost(uint32, repeated, tag = "3")]
     lens: Vec<u32>,
     #[prost(fixed32, repeated, tag = "4")]

@@ -19,7 +19,7 @@ pub(crate) struct Write {
     body: Body,
     /// All that may have it, or an older write of the object.
     homes: BTreeSet<NodeId>,
-    /// Of this write, if it was there: homes that have given their copies up are not asked once more.
+    /// Turns of this write, if it was there: homes that have given their copies up are not asked once more.
     turns: BTreeMap<NodeId, u32>,
     asked: BTreeMap<NodeId, Asked>,
     /// All homes that live are waited for: they have what this write stands above, and would show it.
@@ -36,13 +36,13 @@ enum Asked {
     Waiting {
         since: Time,
     },
-    /// It did not answer in time, or went. It may have it.
+    /// The node did not answer in time, or went. It may have it.
     Silent,
-    /// It is on its disk, with these homes.
+    /// The write is on the node's disk, with these homes.
     Kept {
         homes: BTreeSet<NodeId>,
     },
-    /// It has no room, or another clock: it does not have it.
+    /// The node has no room, or another clock: it does not have it.
     Refused,
 }
 

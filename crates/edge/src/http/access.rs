@@ -50,7 +50,7 @@ struct Seen {
 }
 
 impl Record {
-    /// Of a request as it came, which is given its id. `host` is what it was asked for.
+    /// Begins the record of a request as it came, which is given its id. `host` is what it was asked for.
     pub fn begin(
         (logs, form, service): (&AccessLogs, AccessLog, &str),
         parts: &mut Parts,

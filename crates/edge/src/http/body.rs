@@ -73,12 +73,12 @@ impl Counted {
         Self::new(None, flags)
     }
 
-    /// It may be as long as any may, until it is known whom it is for ([`Self::may_have`]).
+    /// A body of up to the most bytes that any may have, until it is known whom it is for ([`Self::may_have`]).
     fn new(from: Option<Origin>, flags: &Arc<Flags>) -> Self {
         Self { from, ahead: Bytes::new(), bytes_left: BODY_MAX_MAX, flags: Arc::clone(flags) }
     }
 
-    /// It may have so many bytes. False: it says that it has more. Call before any is taken.
+    /// Bounds the body to so many bytes. False: its head announces more. To be called before any byte is taken.
     pub fn may_have(&mut self, bytes_max: u64) -> bool {
         self.bytes_left = bytes_max;
         if let Some(Origin::Http1(from)) = &self.from {
@@ -216,7 +216,7 @@ pub enum Source {
     Fill(Reader),
     /// What was read of it, and the rest.
     Ahead(Bytes, Box<Source>),
-    /// It broke off.
+    /// The body broke off.
     Broken(io::ErrorKind),
 }
 
@@ -236,9 +236,9 @@ pub struct FromClone {
     pub in_flight: InFlight,
     /// Its end is in its framing: one that breaks off is not taken for whole.
     pub tells_end: bool,
-    /// It may last.
+    /// Present if the answer may last, as a stream of events does.
     pub lasting: Option<Box<Lasting>>,
-    /// It was ended here, before its clone did.
+    /// The body was ended here, before its clone ended it.
     pub is_ended: bool,
 }
 

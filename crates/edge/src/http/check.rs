@@ -16,7 +16,7 @@ pub struct Violation {
 /// How the body of a request is framed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// So many bytes follow, maybe none.
+    /// This many bytes follow, maybe none.
     Length(u64),
     Chunked,
 }
@@ -171,7 +171,7 @@ const fn bad(why: &'static str) -> Violation {
 }
 
 impl HeadScan {
-    /// Of a whole head.
+    /// Where the parts of the request line are, once the whole head was scanned.
     pub fn parts(&self) -> Option<Parts> {
         let line = self.request_line?;
         let (method, target) = (0..line.method_end, line.method_end + 1..line.target_end);
@@ -319,7 +319,7 @@ pub fn length(value: &[u8]) -> Option<u64> {
     Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// It begins its head.
+/// Reads the request line, the first one of a head.
 fn request_line(line: &[u8]) -> Result<RequestLine, Violation> {
     if line.len() > TARGET_BYTES_MAX {
         return Err(Violation { status: 414, why: "the request line is longer than 8 KiB" });
@@ -402,7 +402,7 @@ enum At {
 /// What comes behind the framing that was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// So many bytes of data, one at least.
+    /// This many bytes of data, at least one.
     Data(u64),
     /// Nobody knows before more bytes have come.
     More,
@@ -436,7 +436,7 @@ impl Chunks {
         Ok((taken, false))
     }
 
-    /// So many bytes of the data that was next were taken.
+    /// Notes that this many bytes of the data that was next were taken.
     pub fn took(&mut self, bytes: u64) {
         self.left -= bytes;
         if self.left == 0 && self.at == At::Data {

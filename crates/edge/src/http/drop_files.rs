@@ -54,7 +54,7 @@ async fn read(path: &Path) -> Option<Bytes> {
     }
 }
 
-/// By the end of its name, what browsers should know.
+/// The `Content-Type` of a file, by the end of its name, as far as browsers should know it.
 pub fn content_type(path: &Path) -> HeaderValue {
     HeaderValue::from_static(match path.extension().and_then(|e| e.to_str()).unwrap_or_default() {
         "html" | "htm" => "text/html; charset=utf-8",

@@ -51,7 +51,7 @@ pub struct Errand {
     pub stay: Option<HeaderValue>,
     /// Now, if that is known: when it was let in, if it is sent at once.
     pub begins: Option<Instant>,
-    /// It counts as one request of its service, however often it is sent.
+    /// The visit that this request counts as at its service: one, however often it is sent.
     visit: Option<Visit>,
     /// None only while a clone has it.
     body: Option<UpBody>,
@@ -61,12 +61,12 @@ pub struct Errand {
     tried: Vec<Arc<Upstream>>,
     /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
     want_fresh: bool,
-    /// Of the clones that were tried, one does not speak HTTP: it said something on a new line before it was asked.
+    /// One of the clones that were tried does not speak HTTP: it said something on a new line before it was asked.
     one_spoke_first: bool,
     give_up_at: Option<Instant>,
     /// How the last try ended, of those that reached a clone.
     ended: Option<Refusal>,
-    /// Of the node's own: whose clones may take it, wherever the service is reached.
+    /// The service whose clones may take a request of the node's own, wherever it is reached. None: a client's request.
     service: Option<Arc<str>>,
     /// The client waits for leave to send the body.
     asks_leave: bool,
@@ -120,7 +120,7 @@ pub struct Answer {
 enum Weighed {
     /// The clone has not seen it; here is its body again.
     Unsent(UpBody),
-    /// The same, and what it is said to be does not speak HTTP, unless the line had been idle.
+    /// The clone has not seen the request, and spoke before it was asked: if the line was new it does not speak HTTP.
     SpokeFirst(UpBody),
     /// That is the request's end.
     Over(Refusal),
@@ -150,7 +150,7 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
     Ok((response.status(), body))
 }
 
-/// The same, with the answer's whole head.
+/// Asks as [`ask`] does, and gives the answer's whole head.
 ///
 /// # Errors
 /// As of [`ask`].
@@ -227,14 +227,14 @@ impl Errand {
         }
     }
 
-    /// It has the same effect once or twice.
+    /// Whether the request has the same effect once or twice.
     fn may_repeat(&self) -> bool {
         let is_idempotent =
             matches!(self.sought.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
         is_idempotent || self.sought.headers.contains_key(IDEMPOTENCY_KEY)
     }
 
-    /// It is answered, and nobody asks for it again: its room is for others.
+    /// Gives back the room of a request that is answered and will not be sent again.
     pub fn over(&mut self) {
         rooms::give_map(std::mem::take(&mut self.sought.headers));
     }

@@ -23,7 +23,8 @@ pub struct Flags {
     has_interim: AtomicBool,
     /// Who gets the connection if the answer says that it changes to another protocol.
     heir: Mutex<Option<oneshot::Sender<Handed>>>,
-    /// Of requests that wait to be let in: a timer of each of them would be set and taken back thousands of times a second.
+    /// The timer of requests that wait to be let in: one of each request would be set and taken back thousands of times
+    /// a second.
     pub patience: Mutex<Wait>,
 }
 

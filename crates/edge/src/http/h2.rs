@@ -465,7 +465,7 @@ pub fn progress(bytes: u64) {
     });
 }
 
-/// Of the connection whose stream is polled on this thread now.
+/// The manners of the connection whose stream is polled on this thread now.
 pub fn manners() -> Option<Arc<Manners>> {
     NOW.with_borrow(|now| now.as_ref().map(|stream| Arc::clone(&stream.manners)))
 }

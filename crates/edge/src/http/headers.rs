@@ -101,7 +101,7 @@ pub struct Peer {
     /// The port it came to.
     pub port: u16,
     pub is_https: bool,
-    /// By which it is told apart from others where a number is needed.
+    /// The client's number, by which it is told apart from others where a number is needed.
     pub share: u64,
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http`, as Forwarded wants it.

@@ -21,7 +21,7 @@ use crate::pace::{Manner, Stay, Stays};
 use crate::pool::InFlight;
 use crate::wait::Wait;
 
-/// By so many bytes it is known whether an event ended.
+/// Bytes at the end of what came by which it is known whether an event ended.
 const TAIL_BYTES: usize = 3;
 const BEFORE_ALL: &[u8; TAIL_BYTES] = b"\n\n\n";
 

@@ -26,8 +26,8 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// A body up to here is kept, so that a request that may be repeated can be.
 pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
 
-/// Of a body that was answered unread so much is still taken so that the connection stays; with more the answer says that it
-/// closes. A connection costs a client some round trips, in which about so much would have come.
+/// Bytes of an unread body that are still taken behind its answer so that the connection stays; with more the answer
+/// says that it closes. A connection costs a client some round trips, in which about so much would have come.
 pub const REST_BYTES_MAX: u64 = 64 << 10;
 /// Interim answers (103) that wait for a client to take them, bytes. More are left out.
 pub const INTERIM_BYTES_MAX: usize = 16 << 10;
@@ -142,7 +142,7 @@ pub const COOKIES_TRIED_MAX: usize = 4;
 /// that programs get are made anew so often.
 pub const TICKET_LIFE: Duration = Duration::from_secs(300);
 pub const TICKET_ANEW: Duration = Duration::from_secs(60);
-/// The same for programs whose service may take longer to answer than others: as long as any may.
+/// Life of a ticket for programs whose service may take longer to answer than others: as long as any may.
 pub const TICKET_LIFE_LONG: Duration =
     Duration::from_secs(TICKET_LIFE.as_secs() + ANSWER_TIMEOUT_MAX.as_millis() / 1000);
 /// A program may use a request's handle for so long: longer than it may take to answer. Where a service says that it may take longer than

@@ -69,11 +69,11 @@ pub struct Config {
     pub body_bytes_max: u64,
     /// Whether what clients say in X-Forwarded-* and Forwarded is kept: only behind a proxy that sets them.
     pub trust_forwarded: bool,
-    /// Of those fields ([`headers::BELIEVED`]), which are kept in any case: what the network before this door sets itself.
+    /// Fields among [`headers::BELIEVED`] that are kept in any case: what the network before this door sets itself.
     pub trusted_headers: Vec<HeaderName>,
     /// Open client connections; more get 503.
     pub connections_max: u64,
-    /// Of one client address; none: so many as are an eighth of those that are still free.
+    /// Open connections of one client address; more are turned away. None: an eighth of those that are still free.
     pub address_connections_max: Option<u64>,
     /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
     pub accept_proxy: bool,

@@ -24,7 +24,7 @@ pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 pub const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
 pub const TICKET: HeaderName = HeaderName::from_static("coppice-ticket");
 
-/// Of the MAC, so much is too much to guess, bytes.
+/// Bytes of a ticket's MAC that are kept: too many to guess.
 const MAC_BYTES: usize = 16;
 
 /// Until when somebody waits for a request's answer to begin.
@@ -41,7 +41,8 @@ impl Deadline {
         headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok()).map(Duration::from_millis)
     }
 
-    /// Of a request that came at `began` and whose answer may take so long to begin.
+    /// The deadline of a request that came at `began`; `said` is how long its client waits, `answer` how long an answer
+    /// may take to begin.
     pub fn of(said: Option<Duration>, began: Instant, answer: Duration) -> Self {
         let said = said.filter(|said| *said < answer);
         Self { at: began + said.unwrap_or(answer), is_said: said.is_some() }
@@ -56,7 +57,7 @@ impl Deadline {
         self.left_ms_at(Instant::now())
     }
 
-    /// The same, of a moment that is known.
+    /// Milliseconds that are left at this moment; none if it is over.
     pub fn left_ms_at(&self, now: Instant) -> Option<u64> {
         Some(self.at.saturating_duration_since(now).as_millis() as u64).filter(|ms| *ms > 0)
     }

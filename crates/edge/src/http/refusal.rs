@@ -21,9 +21,9 @@ pub enum Refusal {
     /// The request itself is wrong. The connection ends, as where the next one begins is in doubt.
     Violation(Violation),
     Expectation,
-    /// It is asked for what shows that a host is ours (RFC 8555 8.3): an answer, and no refusal.
+    /// The answer to a directory that asks whether a host is ours (RFC 8555 8.3), which is no refusal.
     Challenge(String),
-    /// It goes on there, by HTTPS.
+    /// The client is sent to this URL, by HTTPS.
     Moved(HeaderValue),
     NoService,
     /// The path is not for clients.
@@ -36,13 +36,13 @@ pub enum Refusal {
     Dropped(Dropped),
     /// A clone took it and ended. It may have happened.
     CloneEnded,
-    /// The same; it may take so long.
+    /// A clone took it and did not answer within this time. It may have happened.
     CloneSilent(Duration),
     /// Its body has more bytes than so many. What of it a clone has had may have been carried out.
     TooLarge(u64),
     /// Who asks said how long that may take, and it was over before a clone got it. It did not happen.
     Late,
-    /// The same, and a clone has it. It may have happened.
+    /// The time that whoever asks gave for it was over when a clone had it. It may have happened.
     LateAnswer,
     /// The clone's answer is not HTTP that we can pass on. It may have happened.
     BadAnswer,

@@ -9,7 +9,7 @@ use http::header::{HeaderMap, HeaderName, InvalidHeaderName};
 use super::check::Field;
 use super::limits::{HEAD_ROOM_BYTES, OUT_BYTES_MAX};
 
-/// Of each kind so much is kept at most,
+/// Rooms of each kind that are kept at most,
 const KEPT_MAX: usize = 16;
 /// ... and of maps those of so many fields.
 const MAP_FIELDS_MAX: usize = 64;
@@ -109,7 +109,8 @@ pub fn name(bytes: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
     })
 }
 
-/// The same in capitals and without. Two that have one put each other out, which costs what it did before.
+/// Where a name is remembered, the same in capitals and without. Two with one place put each other out, which costs
+/// what it did before.
 fn place(name: &[u8]) -> usize {
     let at = |index: usize| usize::from(name.get(index).copied().unwrap_or(0) | 0x20);
     (name.len() * 31 + at(0) * 7 + at(name.len() / 2) * 13 + at(name.len().saturating_sub(1)) * 3 + at(3)) % NAMES

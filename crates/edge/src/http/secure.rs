@@ -18,7 +18,7 @@ use crate::tls::Certs;
 pub struct Secure {
     pub certs: Arc<Certs>,
     pub port: u16,
-    /// Of the HTTP door itself.
+    /// Port of the HTTP door itself.
     pub plain_port: u16,
     /// Where clients find it, if an operator says so: what is before the nodes may lead another port here.
     pub outside: Option<u16>,

@@ -60,7 +60,7 @@ pub struct Carried {
     /// The client showed a cookie, but there is no session.
     to_clear: bool,
     over_tls: bool,
-    /// Of the request, 0 to 9: in overload bricks turn away first what matters less.
+    /// Priority of the request, 0 to 9: in overload bricks turn away first what matters less.
     pub class: u8,
 }
 
@@ -70,7 +70,7 @@ enum Said {
     /// Keep this. Under a new id if `renew`.
     Value(Bytes, bool),
     End,
-    /// It has stored it by a call.
+    /// The program has stored it by a call.
     Stored(Held),
 }
 
@@ -80,7 +80,7 @@ impl Carried {
         self.lease_left.is_some()
     }
 
-    /// Of the session, which may be about to be.
+    /// Id of the session, which may not be there yet.
     pub fn id(&self) -> &str {
         &self.held.id
     }
@@ -322,7 +322,7 @@ pub fn remove_ours(headers: &mut HeaderMap) {
     remove(headers, is_ours);
 }
 
-/// The same of an answer, but for what programs say to their clients under our name ([`TO_CLIENTS`]).
+/// Takes our fields out of an answer, but for what programs say to their clients under our name ([`TO_CLIENTS`]).
 pub fn remove_from_answer(headers: &mut HeaderMap) {
     remove(headers, |name| is_ours(name) && !TO_CLIENTS.contains(&name.as_str()));
 }

@@ -63,7 +63,7 @@ pub enum Tunnel {
     },
 }
 
-/// Of a connection of HTTP/2.
+/// What a WebSocket over HTTP/2 needs of its connection.
 pub struct OfStream {
     manners: Arc<Manners>,
     write_wait: Wait,

@@ -49,13 +49,13 @@ pub(super) struct Pending {
     sent: Sent,
     tries: u32,
     begun: Time,
-    /// It only reads, and what it sees may be so old.
+    /// How old what it sees may be, if it only reads and may see something old.
     stale: Option<Span>,
     /// Who leads may let it wait: it is not sent again so soon.
     waits: bool,
     priority: Priority,
     commands: u32,
-    /// Of its command when it came: what joins it later is little.
+    /// Bytes of its command when it came: what joins it later is little.
     bytes: usize,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Judged {
     pub(super) splits: u32,
     pub(super) reads: bool,
     pub(super) waits: bool,
-    /// Of its command.
+    /// Bytes of its command.
     pub(super) bytes: usize,
 }
 
@@ -597,7 +597,7 @@ fn may_wait_until(now: Time, budget: Span) -> Time {
     now + Span(budget.0.saturating_sub(CALL_AGAIN.0)).min(WATCH_HOLD)
 }
 
-/// Of what has so much time from now on; none: as much as it takes.
+/// The mark of a command that has so much time from now on; a budget of zero is no bound.
 fn mark(now: Time, budget: Span, priority: Priority, sole: bool, command: &Command) -> Mark {
     let until = if budget == Span::ZERO { Time::NEVER } else { now + Span(budget.0.saturating_sub(CALL_SOON.0)) };
     Mark { priority, since: now, until, sole, bytes: command.bytes() }

@@ -23,7 +23,7 @@ pub struct Directives {
     pub stale_while_revalidate: Option<u64>,
     pub stale_if_error: Option<u64>,
     pub min_fresh: Option<u64>,
-    /// Of a request: staleness that it takes. Without a number: any.
+    /// How stale an answer the request takes (`max-stale`); the most that any number says where it names none.
     pub max_stale: Option<u64>,
     /// The field for caches of the server's own (RFC 9213) said it: `Expires` does not count.
     pub is_targeted: bool,

@@ -22,7 +22,7 @@ pub struct Filling(AtomicUsize);
 struct State {
     parts: Vec<Bytes>,
     end: Option<Result<(), io::ErrorKind>>,
-    /// It is too large, and the client takes the rest.
+    /// The answer from its clone, once it is known to be too large to keep: the client takes the rest of it.
     rest: Option<FromClone>,
     waits: Option<Waker>,
     has_left: bool,
@@ -36,7 +36,7 @@ pub struct Reader {
     taken: usize,
     /// Taken over.
     rest: Option<FromClone>,
-    /// So many bytes are still to come, if that is known.
+    /// Bytes that are still to come, if that is known.
     pub left: Option<u64>,
 }
 

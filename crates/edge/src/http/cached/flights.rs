@@ -15,7 +15,7 @@ use crate::http::limits::{CACHED_FAILING_TIME, CACHED_FLIGHTS_MAX, CACHED_PASS_T
 pub enum End {
     /// Look again: it may be there. If not, one of them fetches.
     Look,
-    /// It is not kept: each fetches.
+    /// The answer is not kept: each of those who wait fetches for itself.
     Alone,
 }
 

@@ -17,7 +17,7 @@ pub struct Life {
     pub while_ms: u64,
     /// ... and so long if that fails.
     pub error_ms: u64,
-    /// It is asked for anew as soon as it is not fresh, whatever a request says.
+    /// The answer is asked for anew as soon as it is not fresh, whatever a request says.
     pub is_strict: bool,
     /// Also for who shows a session.
     pub is_public: bool,

@@ -121,7 +121,7 @@ impl Stored {
         self.fields.contains_key(header::ETAG) || self.fields.contains_key(header::LAST_MODIFIED)
     }
 
-    /// It answers a request with these fields.
+    /// Whether the stored answer is one to a request with these fields, by what it varies with.
     pub fn is_for(&self, headers: &HeaderMap) -> bool {
         self.vary.is_empty() || self.variant == variant(&self.vary, headers)
     }

@@ -28,7 +28,7 @@ use crate::turnstile::Extra;
 enum Lost {
     /// No other clone would do better.
     Over(Refusal),
-    /// It is not this one's to answer; how it ended, if it may have seen the request.
+    /// Another clone may answer; how the request ended at this one, if it may have seen it.
     Another(Option<Refusal>),
 }
 

@@ -18,7 +18,7 @@ const TRAILERS_MAX: usize = 32;
 pub enum Body {
     /// Nothing any more.
     Over,
-    /// So many bytes, one at least.
+    /// This many bytes are to come, at least one.
     Length(u64),
     Chunked(At),
     /// Whatever comes until the connection ends.

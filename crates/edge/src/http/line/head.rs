@@ -23,14 +23,14 @@ use crate::http::session::remove_ours;
 pub struct Expects {
     /// To HEAD: the fields speak of a body that does not come.
     pub no_body: bool,
-    /// It asks to change to another protocol.
+    /// The request asks to change to another protocol.
     pub upgrade: bool,
 }
 
 /// The next head.
 #[derive(Debug)]
 pub enum Said {
-    /// It may have the request's body.
+    /// The clone wants the request's body (100).
     Continue,
     /// Another interim answer, as a client of HTTP/1.1 gets it.
     Interim(Vec<u8>),
@@ -92,9 +92,9 @@ fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// What a program speaks that does not speak HTTP/1.1, where its first bytes tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tongue {
-    /// It begins with SETTINGS (RFC 9113 3.4), as servers of gRPC do.
+    /// HTTP/2: the clone begins with SETTINGS (RFC 9113 3.4), as servers of gRPC do.
     Http2,
-    /// It answers plain text with an alert (RFC 8446 6).
+    /// TLS: the clone answers plain text with an alert (RFC 8446 6).
     Tls,
 }
 

@@ -76,7 +76,7 @@ pub struct Request {
 pub enum Failed {
     /// The clone has not seen it; here is its body again.
     Unsent(UpBody),
-    /// The same, and the clone has said something before it was asked anything.
+    /// The clone has not seen the request, and has said something before it was asked; here is the body again.
     SpokeFirst(UpBody),
     /// The clone speaks something else: no such program understands what it was asked.
     Speaks(Tongue),
@@ -97,7 +97,7 @@ struct Out {
     head: Vec<u8>,
     /// So much of it is written.
     written: usize,
-    /// Of a chunk.
+    /// The size line of a chunk.
     size: Bytes,
     data: Bytes,
     /// Behind a chunk, or the end of all.
@@ -111,10 +111,10 @@ struct Out {
 /// What is to be written later.
 enum Upload {
     Done,
-    /// So many bytes more.
+    /// This many bytes more, from this body.
     Length(u64, Counted),
     Chunked(Counted),
-    /// It came to a bad end, so the clone waits for more.
+    /// The body came to a bad end, so the clone waits for more.
     Broken,
 }
 

@@ -25,7 +25,7 @@ pub struct Wanted {
     of_client: OfClient,
     /// Over HTTP/2: what the clone must say.
     pub accept: Option<Accept>,
-    /// It counts as one.
+    /// The connection as the door counts it, also when something else is spoken on it.
     open: Arc<Opened>,
 }
 

@@ -30,7 +30,7 @@ pub struct Forwarded {
     pub from: Option<FromClone>,
     /// Brings its client back to the clone.
     pub stay: Option<HeaderValue>,
-    /// It is not from a service that answers for the one that has no room.
+    /// The answer is of the service that was asked, and not of one that answers for it as it has no room.
     pub is_own: bool,
 }
 

@@ -105,7 +105,7 @@ impl Edge {
 pub struct Client {
     pub peer: Arc<Peer>,
     pub flags: Arc<Flags>,
-    /// It counts as open, also when it speaks something else by now; of HTTP/1.1.
+    /// The connection of HTTP/1.1 as the door counts it, also when something else is spoken on it by now.
     pub open: Option<Arc<Opened>>,
 }
 
@@ -256,7 +256,7 @@ async fn enter(edge: &Edge, client: &Client, passage: &mut Passage, asked: Place
 }
 
 impl Passage {
-    /// The same, without a body, for nobody who waits: with all the time that an answer may take.
+    /// This passage once more, without a body, for nobody who waits: with all the time that an answer may take.
     pub fn again(&self, client: &Client) -> Box<Self> {
         let began = Instant::now();
         Box::new(Self {

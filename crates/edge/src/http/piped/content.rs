@@ -64,7 +64,7 @@ fn strip(fields: &mut HeaderMap) {
     OF_BODY.iter().for_each(|name| _ = fields.remove(name));
 }
 
-/// Of what workers made of it.
+/// Makes the fields of an answer those of what workers made of it, in this media type.
 pub fn of_made(fields: &mut HeaderMap, kind: &str) {
     strip(fields);
     if let Ok(kind) = HeaderValue::from_str(kind)
@@ -84,7 +84,7 @@ pub fn is_for_all(fields: &HeaderMap) -> bool {
     !is_own && !varies && !fields.contains_key(header::SET_COOKIE)
 }
 
-/// Of what was made of an earlier content, with what is said of the one of now.
+/// Makes the fields of an answer those of what was made of an earlier content of the same page.
 pub fn of_near(fields: &mut HeaderMap, kind: &str) {
     of_made(fields, kind);
     for_a_moment(fields);
@@ -99,7 +99,7 @@ pub fn of_original(fields: &mut HeaderMap, soon: bool) {
     }
 }
 
-/// It is asked for anew soon.
+/// Lets caches keep an answer for a moment only: a better one is about to be there.
 fn for_a_moment(fields: &mut HeaderMap) {
     // A browser that has these would be told later that nothing has changed.
     for name in [header::ETAG, header::LAST_MODIFIED, header::EXPIRES] {

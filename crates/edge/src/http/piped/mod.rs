@@ -83,7 +83,7 @@ impl Why {
         Self { status: None, text: text.into() }
     }
 
-    /// It is of the content, and will be so again.
+    /// Whether the content is to blame, so that the worker would fail again.
     fn is_of_content(&self) -> bool {
         self.status == Some(StatusCode::UNPROCESSABLE_ENTITY)
     }

@@ -18,7 +18,7 @@ use crate::http::headers::listed;
 pub struct Asked {
     /// To HEAD nothing follows a head.
     pub is_head: bool,
-    /// By HTTP/1.1, not 1.0.
+    /// The request came by HTTP/1.1, not 1.0.
     pub is_new: bool,
     /// The client would send another request on this connection.
     pub keeps: bool,
@@ -29,7 +29,7 @@ pub struct Asked {
 pub enum Framed {
     /// Nothing more follows.
     Over,
-    /// So many bytes, one at least.
+    /// This many bytes, at least one.
     Length(u64),
     /// In chunks, and then the trailer fields that were named before.
     Chunked(Vec<HeaderName>),

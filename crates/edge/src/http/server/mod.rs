@@ -43,7 +43,7 @@ enum End {
     Kept,
     /// We close it.
     Parts,
-    /// It is not ours any more: the client is gone, or speaks something else.
+    /// The connection is not ours any more: the client is gone, or speaks something else.
     Gone,
 }
 

@@ -31,7 +31,7 @@ use crate::wait::Rate;
 )]
 pub enum Said {
     Head(Head),
-    /// It is no request.
+    /// What came is no request.
     Refused(Violation),
     /// He is gone, or has been silent for long.
     Ended,
@@ -53,7 +53,7 @@ pub struct Inner {
     /// What has come and was not taken.
     input: BytesMut,
     body: Body,
-    /// Of the request whose body that is: what is left of another one has nothing to take here.
+    /// Number of the request whose body that is: what is left of another request's body has nothing to take here.
     number: u64,
     body_bytes_max: u64,
     /// The last read of a body brought much: it is a long one.
@@ -67,10 +67,10 @@ pub struct Inner {
 #[derive(Debug)]
 enum Body {
     Over,
-    /// So many bytes, one at least.
+    /// This many bytes, at least one.
     Length(u64),
     Chunked(Chunks),
-    /// It came to a bad end, so nobody knows where the next request begins.
+    /// The body came to a bad end, so nobody knows where the next request begins.
     Broken,
 }
 
@@ -79,13 +79,13 @@ enum Body {
 pub struct Out {
     /// Heads, and small parts of bodies.
     pub bytes: Vec<u8>,
-    /// Of those, so many are written.
+    /// How many of those are written.
     written: usize,
     /// A large part,
     data: Bytes,
     /// ... and what frames it.
     tail: &'static [u8],
-    /// So many bytes may still be kept back by the stream.
+    /// Bytes that the stream may still keep back.
     unflushed: usize,
 }
 
@@ -467,7 +467,7 @@ impl FromClient {
         }
     }
 
-    /// It may have so many bytes, what the sizes of chunks announce included.
+    /// Bounds the body to so many bytes, with what the sizes of chunks announce.
     pub fn may_have(&self, bytes_max: u64) {
         if let Some(mut inner) = self.inner() {
             inner.body_bytes_max = bytes_max;
