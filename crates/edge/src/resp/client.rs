@@ -23,7 +23,7 @@ use super::commands::linear::Then;
 use super::commands::{self, Act, Spec};
 use super::encode::{Protocol, Reply};
 use super::gate::Gate;
-use super::limits::MULTI_BYTES_MAX;
+use super::limits::{CLIENT_NAME_BYTES_MAX, MULTI_BYTES_MAX};
 use super::ops::Space;
 use super::parse::{Bounds, Command};
 use super::subscribers::Hears;
@@ -61,6 +61,21 @@ pub struct Client {
     pub tracks: Option<Box<Tracks>>,
     /// Which of its commands are answered (CLIENT REPLY).
     pub replies: Replies,
+    /// What EXEC has changed of it, and its next command is to find so.
+    pub due: Option<Owed>,
+}
+
+pub type Owed = Rc<RefCell<Vec<Change>>>;
+
+/// What a command changes of its client. Between MULTI and EXEC it waits for EXEC, as in Redis.
+#[derive(Debug)]
+pub enum Change {
+    Name(String),
+    LibName(String),
+    LibVersion(String),
+    Replies(Replies),
+    /// It is told no more of values that change.
+    TracksNone,
 }
 
 /// Which commands are answered.
@@ -113,6 +128,8 @@ pub enum Queued {
     Said(Reply),
     /// What is sent when all else was done.
     Message(Message),
+    /// What it changes of its client.
+    Change(Change),
 }
 
 impl Multi {
@@ -176,6 +193,7 @@ impl Queued {
             Self::Steps(steps, _) => steps.iter().flat_map(|step| step.args.iter().chain([&step.key])).map(held).sum(),
             Self::Said(reply) => reply.bytes(),
             Self::Message(message) => held(&message.channel) + held(&message.payload),
+            Self::Change(_) => size_of::<Self>() + CLIENT_NAME_BYTES_MAX,
         }
     }
 }
@@ -260,7 +278,42 @@ impl Client {
             hears: None,
             tracks: None,
             replies: Replies::All,
+            due: None,
         }
+    }
+
+    /// Makes a change that one of its commands asked for.
+    pub fn change(&mut self, change: Change) {
+        match change {
+            Change::Name(name) => self.name = name,
+            Change::LibName(name) => self.lib_name = name,
+            Change::LibVersion(version) => self.lib_version = version,
+            Change::Replies(replies) => self.replies = replies,
+            Change::TracksNone => self.tracks = None,
+        }
+    }
+
+    /// What its commands before this one have come to is so from now on.
+    pub fn settle(&mut self) {
+        let due = self.due.take_if(|due| !due.borrow().is_empty());
+        due.into_iter().flat_map(|due| due.take()).for_each(|change| self.change(change));
+        if self.tracks.as_ref().is_some_and(|tracks| tracks.is_over()) {
+            self.tracks = None;
+        }
+    }
+
+    /// What is done beside it for it: in the same place, and as it reads and matters now.
+    pub fn apart(&self) -> Self {
+        let known = self.known.as_ref().map(|known| Known {
+            home: Arc::clone(&known.home),
+            database: known.database,
+            namespace: Arc::clone(&known.namespace),
+            class: known.class,
+            token: String::new(),
+            seen: Default::default(),
+        });
+        let (stale, class, protocol) = (self.stale, self.class, self.protocol);
+        Self { known, stale, class, protocol, ..Self::new(self.id, self.addr, self.local) }
     }
 
     /// It is as at its beginning, a stranger.

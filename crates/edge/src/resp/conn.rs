@@ -35,7 +35,7 @@ use super::stream::Stream;
 use super::subscribers::Hears;
 use super::unread::{Stall, Unread};
 use super::work::{About, Key, Meets, Touches, Work};
-use super::{Node, ops};
+use super::{Node, ops, slices};
 use crate::meter::Opened;
 
 /// Serves one client until either side closes.
@@ -486,9 +486,13 @@ impl Conn {
             any = true;
             let was_known = self.client.known.is_some();
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
+            self.client.settle();
             let reading = self.client.reads(&command, spec, in_multi);
-            let act =
-                (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
+            let act = if slices::is_wide(spec, &command) {
+                slices::run(&self.client, &self.node, spec, &command)
+            } else {
+                (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None })
+            };
             let mut about = About { bytes: command.bytes(), ..About::default() };
             let act = if in_multi {
                 commands::linear::queue(&mut self.client, &command, spec, act)
@@ -550,6 +554,7 @@ impl Conn {
                 cx.waker().wake_by_ref();
             }
             self.seat.shown.follow(&self.client, spec.name, self.began);
+            self.node.monitors.show(&self.client, spec.name, &command);
             let before = self.slots.len();
             self.put(spec.name, work, touches, about);
             let is_answered = self.slots.len() == before;

@@ -7,8 +7,17 @@ use base::limits::SESSION_VALUE_BYTES_MAX;
 use flow::limit::Bounds;
 use flow::stage::Shape;
 
-/// Arguments of one command: an MSET of 8191 pairs. A count is believed only up to here, before anything is reserved.
-pub const ARGS_MAX: usize = 16 << 10;
+/// Arguments of one command, as many as Redis takes. A count is believed only up to here, before anything is reserved; where each
+/// argument lies takes 8 bytes, and the argument 6 at least.
+pub const ARGS_MAX: usize = 1 << 20;
+/// Arguments that are one operation, an MSET of 8191 pairs, say: of more, a command is worked off in slices (`slices.rs`) ...
+pub const ARGS_WHOLE_MAX: usize = 16 << 10;
+/// ... of so many arguments: what a turn has done in a few milliseconds ...
+pub const SLICE_ARGS: usize = 8 << 10;
+/// ... and of so many bytes, unless one alone has more. A command of more than [`WHOLE_BYTES_MAX`] is cut, too, if it can be.
+pub const SLICE_BYTES: usize = 4 << 20;
+pub const WHOLE_BYTES_MAX: usize = 16 << 20;
+const _: () = assert!(SLICE_ARGS <= state::linear::limits::STEPS_MAX, "a slice is one operation");
 /// Longest argument after AUTH: the largest value of any class. What the namespace's class refuses, it refuses itself.
 pub const ARG_BYTES_MAX: usize = 16 << 20;
 /// One whole command after AUTH. It must be in memory at once, so it is not much more than its largest argument.
@@ -238,6 +247,9 @@ pub const PUSHED_BYTES_MAX: usize = 256 << 10;
 
 const _: () = assert!(PUSHED_BYTES_MAX < UNREAD_BYTES_FREE, "messages alone stop nothing from being read");
 const _: () = assert!(channels::limits::MESSAGE_BYTES_MAX * 2 < HEARD_BYTES_MAX, "no single message closes a client");
+
+/// Bytes of one line of MONITOR, about; of what is longer it says how much is left out.
+pub const MONITOR_LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A command that takes so long is noted.
 pub const SLOW_AFTER: Duration = Duration::from_millis(10);

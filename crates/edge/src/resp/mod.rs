@@ -11,11 +11,13 @@
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `rdb.rs`: values as `DUMP` and `RESTORE` move them, between a Redis and here.
+//! - `slices.rs`: commands of very many arguments.
 //! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `clients.rs`: connections as others of their namespace see them; `doors.rs`: what one door asks of those of all nodes.
 //! - `subscribers.rs`: who listens to channels, and what waits for whom. `changes/`: which keys change, for who listens to
 //!   that or keeps values of its own.
+//! - `monitors.rs`: who watches commands.
 //! - `scripts/`: Lua scripts, run beside the node.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
@@ -50,12 +52,14 @@ pub mod encode;
 mod gate;
 mod input;
 pub mod limits;
+mod monitors;
 mod offers;
 mod ops;
 pub mod parse;
 pub mod rdb;
 pub mod scripts;
 pub mod secure;
+mod slices;
 mod slow;
 mod stream;
 mod subscribers;
@@ -67,6 +71,7 @@ use clients::Clients;
 use commands::linear::block::Blocked;
 use doors::Doors;
 use gate::Gate;
+use monitors::Monitors;
 use secure::Arrived;
 use stream::Stream;
 use subscribers::Subscribers;
@@ -117,6 +122,8 @@ pub struct Node {
     /// Their connections, and those at other doors.
     clients: Rc<Clients>,
     doors: Rc<Doors>,
+    /// Who watches commands.
+    monitors: Rc<Monitors>,
     /// What took long.
     slow: RefCell<slow::SlowLog>,
     /// Who waits for items of lists.
@@ -138,6 +145,7 @@ impl Node {
             changes: Changes::new(Rc::clone(&gate), Rc::clone(&subscribers)),
             doors: Doors::new(Rc::clone(&clients), Rc::clone(&subscribers), &run_id),
             clients,
+            monitors: Monitors::new(Rc::clone(&subscribers)),
             subscribers,
             gate,
             meter,

@@ -19,6 +19,7 @@ use super::doors;
 use super::encode::{Protocol, Reply, bulk};
 use super::gate::Gate;
 use super::limits::*;
+use super::monitors::Monitor;
 use crate::Meter;
 
 /// Is given each message between doors.
@@ -61,6 +62,8 @@ pub struct Hears {
     pub listener: Rc<Listener>,
     /// It listens to what changes in these databases of its namespace.
     pub events: BTreeMap<u32, Wants>,
+    /// It watches the commands of its namespace.
+    pub monitor: Option<Monitor>,
     all: Rc<Subscribers>,
 }
 
@@ -97,7 +100,7 @@ impl Subscribers {
         });
         self.all.borrow_mut().insert(id, Rc::clone(&listener));
         self.start();
-        Box::new(Hears { listener, events: BTreeMap::new(), all: Rc::clone(self) })
+        Box::new(Hears { listener, events: BTreeMap::new(), monitor: None, all: Rc::clone(self) })
     }
 
     fn start(self: &Rc<Self>) {

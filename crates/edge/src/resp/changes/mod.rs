@@ -217,7 +217,7 @@ impl Feed {
 
 impl Wants {
     /// Waits until each change that comes after is told. An error: there is nobody who could tell.
-    pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + 'static {
+    pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + use<> {
         let mut state = self.feed.state.subscribe();
         async move {
             let begun = state.wait_for(|state| !matches!(state, State::Begins));

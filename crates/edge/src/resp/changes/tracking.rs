@@ -79,6 +79,8 @@ pub struct Tracker {
     reading: RefCell<HashMap<Bytes, (u32, bool)>>,
     /// What it changed itself, if it is not to be told of that.
     noloop: bool,
+    /// What changes, as long as it is told. None: nobody could tell, or its connection does not want it any more.
+    wants: RefCell<Option<Wants>>,
     pub own: Own,
 }
 
@@ -99,7 +101,6 @@ pub struct Tracks {
     pub caching: Cell<Option<bool>>,
     /// Keys that EXEC will read.
     queued: RefCell<Vec<Bytes>>,
-    wants: Wants,
 }
 
 /// Keys that a command reads, until its reply is written.
@@ -139,12 +140,13 @@ impl Changes {
             keys: RefCell::default(),
             reading: RefCell::default(),
             noloop,
+            wants: RefCell::new(Some(wants)),
             own: Own::default(),
         });
         let mut spaces = self.tracking.spaces.borrow_mut();
         spaces.entry(Arc::clone(namespace)).or_default().clients.insert(id, Rc::clone(&tracker));
         let (caching, queued) = (Cell::new(None), RefCell::default());
-        Tracks { tracker, all: Rc::clone(self), noloop, caching, queued, wants }
+        Tracks { tracker, all: Rc::clone(self), noloop, caching, queued }
     }
 }
 
@@ -279,6 +281,25 @@ impl Tracking {
         }
     }
 
+    /// Nothing is kept for this one any more, and it is told nothing.
+    fn leave(&self, tracker: &Rc<Tracker>) {
+        let wants = tracker.wants.take();
+        let mut spaces = self.spaces.borrow_mut();
+        if let Some(space) = spaces.get_mut(&tracker.namespace) {
+            let keys: Vec<Bytes> = tracker.keys.borrow().iter().cloned().collect();
+            keys.iter().for_each(|key| self.forget(space, tracker, key));
+            tracker.reading.borrow_mut().clear();
+            if space.clients.get(&tracker.id).is_some_and(|kept| Rc::ptr_eq(kept, tracker)) {
+                space.clients.remove(&tracker.id);
+            }
+            if space.clients.is_empty() {
+                spaces.remove(&tracker.namespace);
+            }
+        }
+        drop(spaces);
+        drop(wants);
+    }
+
     fn count(&self, keys: isize, bytes: isize) {
         self.keys.set(self.keys.get().saturating_add_signed(keys));
         self.bytes.set(self.bytes.get().saturating_add_signed(bytes));
@@ -354,9 +375,22 @@ impl Tracks {
         self.queued.borrow_mut().clear();
     }
 
-    /// Waits until changes are told.
-    pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + 'static {
-        self.wants.begun()
+    /// Waits until changes are told. If nobody tells, the client keeps no values: it is as if it had not asked.
+    pub fn begun(&self) -> impl Future<Output = Result<(), Reply>> + use<> {
+        let begun = self.tracker.wants.borrow().as_ref().map(Wants::begun);
+        let (tracker, all) = (Rc::clone(&self.tracker), Rc::clone(&self.all));
+        async move {
+            let begun = if let Some(begun) = begun { begun.await } else { Ok(()) };
+            if begun.is_err() {
+                all.tracking.leave(&tracker);
+            }
+            begun
+        }
+    }
+
+    /// Could nobody tell what changes? Then this is to be dropped.
+    pub fn is_over(&self) -> bool {
+        self.tracker.wants.borrow().is_none()
     }
 
     /// An operation is about to be asked: what it changes is the client's own, if it does not want to be told of that.
@@ -367,7 +401,7 @@ impl Tracks {
     /// A command begins: these keys of its are told of, once its reply is written.
     pub fn begins(&self, command: &Command, spec: &Spec, in_multi: bool) -> Option<Reading> {
         let How::Read(which) = self.tracker.how else { return None };
-        if spec.name == "CLIENT" {
+        if self.is_over() || spec.name == "CLIENT" {
             return None;
         }
         let is_framed = in_multi || spec.name == "MULTI";
@@ -434,17 +468,6 @@ impl Reading {
 
 impl Drop for Tracks {
     fn drop(&mut self) {
-        let (tracker, tracking) = (&self.tracker, &self.all.tracking);
-        let mut spaces = tracking.spaces.borrow_mut();
-        let Some(space) = spaces.get_mut(&tracker.namespace) else { return };
-        let keys: Vec<Bytes> = tracker.keys.borrow().iter().cloned().collect();
-        keys.iter().for_each(|key| tracking.forget(space, tracker, key));
-        tracker.reading.borrow_mut().clear();
-        if space.clients.get(&tracker.id).is_some_and(|kept| Rc::ptr_eq(kept, tracker)) {
-            space.clients.remove(&tracker.id);
-        }
-        if space.clients.is_empty() {
-            spaces.remove(&tracker.namespace);
-        }
+        self.all.tracking.leave(&self.tracker);
     }
 }

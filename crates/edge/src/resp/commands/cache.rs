@@ -176,7 +176,7 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
     refused::OF_NODES,
-    (&["MONITOR", "TIME", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
+    (&["TIME", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
 /// The command of this name in this class: its own, or one that belongs to the connection.

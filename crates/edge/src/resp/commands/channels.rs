@@ -119,7 +119,8 @@ const fn listen(
 /// Why this client may not say this now.
 pub fn is_out_of_place(client: &Client, spec: &Spec) -> Option<Reply> {
     let is_bound = client.hears.as_ref().is_some_and(|hears| hears.is_bound(client.protocol));
-    (is_bound && spec.does != Does::Listen && !IN_SUBSCRIBER_MODE.contains(&spec.name)).then(|| {
+    let listens = spec.does == Does::Listen && spec.name != "MONITOR";
+    (is_bound && !listens && !IN_SUBSCRIBER_MODE.contains(&spec.name)).then(|| {
         let name = spec.name.to_lowercase();
         Reply::Error(format!(
             "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
@@ -285,7 +286,7 @@ fn publish(call: &mut Call<'_>, shard: bool) -> Act {
     let message = Message { namespace: call.home().to_string(), shard, channel, payload };
     if let Some(multi) = &mut call.client.multi {
         // It leaves when EXEC has done what stands beside it.
-        return Act::Now(multi.keep(Queued::Message(message)).map_or_else(|full| full, |()| Reply::Simple("QUEUED")));
+        return Act::Now(multi.keep(Queued::Message(message)).map_or_else(|full| full, |()| QUEUED));
     }
     Call::later(send(Rc::clone(&call.node.subscribers), message))
 }

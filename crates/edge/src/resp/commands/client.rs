@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use super::*;
-use crate::resp::client::Replies;
+use crate::resp::client::{Change, Queued, Replies};
 use crate::resp::doors;
 use crate::resp::limits::*;
 
@@ -21,6 +21,7 @@ pub static CLIENT: Spec = Spec {
     summary: "names this connection, and tells about those of its namespace",
     note: "LIST, KILL, PAUSE, UNPAUSE and UNBLOCK are about the namespace's connections at all nodes; a node that does not answer in 1 s is \
            left out. What means nothing here is 0 or -1. PAUSE never holds up CLIENT itself. \
+           In MULTI, SETNAME, SETINFO, REPLY and TRACKING OFF wait for EXEC, whose own reply is whole whatever REPLY says. \
            TRACKING is of classes linear and soft, in RESP3 or with REDIRECT to a connection of the same node; what scripts read is not \
            followed; with NOLOOP a client is told of its own changes all the same where scripts, waiting commands (BLPOP), ONCE, \
            commands about all keys or of over 64 of them, or class soft made them",
@@ -39,21 +40,12 @@ fn run(call: &mut Call<'_>) -> Act {
         (b"GETNAME", 2) if call.client.name.is_empty() => Reply::Nil,
         (b"GETNAME", 2) => Reply::text(call.client.name.clone()),
         (b"SETNAME", 3) => match checked_name(command.arg(2)) {
-            Ok(name) => {
-                call.client.name = name;
-                Reply::OK
-            }
+            Ok(name) => change(call, Change::Name(name)),
             Err(error) => error,
         },
         (b"SETINFO", 4) => match checked_name(command.arg(3)) {
-            Ok(text) if is(command.arg(2), "LIB-NAME") => {
-                call.client.lib_name = text;
-                Reply::OK
-            }
-            Ok(text) if is(command.arg(2), "LIB-VER") => {
-                call.client.lib_version = text;
-                Reply::OK
-            }
+            Ok(text) if is(command.arg(2), "LIB-NAME") => change(call, Change::LibName(text)),
+            Ok(text) if is(command.arg(2), "LIB-VER") => change(call, Change::LibVersion(text)),
             Ok(_) => Reply::error("ERR Unrecognized option: LIB-NAME and LIB-VER are offered"),
             Err(error) => error,
         },
@@ -77,8 +69,9 @@ fn run(call: &mut Call<'_>) -> Act {
                 how if is(how, "SKIP") => Replies::AllBut(2),
                 _ => return syntax_error(),
             };
-            call.client.replies = replies;
-            Reply::OK
+            // EXEC has its own reply by then.
+            let of_exec = call.client.multi.is_some() && replies == Replies::AllBut(2);
+            change(call, Change::Replies(if of_exec { Replies::AllBut(1) } else { replies }))
         }
         (b"GETREDIR", 2) => tracking::redirect(call),
         (b"TRACKINGINFO", 2) => tracking::info(call),
@@ -93,6 +86,17 @@ fn run(call: &mut Call<'_>) -> Act {
         _ => return unknown_subcommand(call, OFFERED),
     };
     Act::Now(reply)
+}
+
+/// Changes something of the client; between MULTI and EXEC, when EXEC is run.
+pub fn change(call: &mut Call<'_>, change: Change) -> Reply {
+    match &mut call.client.multi {
+        Some(multi) => multi.keep(Queued::Change(change)).map_or_else(|full| full, |()| QUEUED),
+        None => {
+            call.client.change(change);
+            Reply::OK
+        }
+    }
 }
 
 type Words = Result<Vec<Bytes>, Reply>;

@@ -35,6 +35,7 @@ pub mod keyspace;
 mod lease;
 pub mod linear;
 mod many;
+mod monitor;
 mod priority;
 mod read;
 pub mod refused;
@@ -75,6 +76,7 @@ pub static ALL: &[&Spec] = &[
     &channels::SPUBLISH,
     &channels::PUBSUB,
     &channels::RESET,
+    &monitor::MONITOR,
     &read::GET,
     &read::STRLEN,
     &read::TYPE,
@@ -410,6 +412,9 @@ const fn noted(spec: Spec, note: &'static str) -> Spec {
 fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
+
+/// What a command between MULTI and EXEC is answered, when it is kept.
+pub const QUEUED: Reply = Reply::Simple("QUEUED");
 
 fn syntax_error() -> Act {
     Act::Now(Reply::error("ERR syntax error"))

@@ -64,7 +64,6 @@ pub static INSTEAD: Table = &[
     ),
     (&["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"], NO_MODULES),
     (&["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"], "GET and SET move values; TTL tells the lease"),
-    (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], NO_SCRIPTS),
     (&["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
     OF_NODES,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::resp::changes::tracking::{How, PREFIXES_MAX, Which};
+use crate::resp::client::Change;
 use crate::resp::encode::Protocol;
 
 /// What CLIENT TRACKING ON asks for.
@@ -17,8 +18,7 @@ struct Asked {
 
 pub fn tracking(call: &mut Call<'_>) -> Act {
     if is(call.command.arg(2), "OFF") {
-        call.client.tracks = None;
-        return Act::Now(Reply::OK);
+        return Act::Now(client::change(call, Change::TracksNone));
     }
     if !is(call.command.arg(2), "ON") {
         return syntax_error();

@@ -164,16 +164,50 @@ fn what_a_pipeline_begins_and_ends_is_answered_as_if_it_came_one_by_one() {
     });
 }
 
-/// What is no reply comes also to who wants none.
+/// A client that has gone back to RESP2 could not tell what it is told from its replies.
 #[test]
-fn who_wants_no_replies_hears_what_it_listens_to() {
+fn who_follows_values_and_goes_back_to_resp2_is_told_nothing_between_replies() {
     with_door(|toy, mut stream| async move {
         set_bank(&toy, base::LEVEL);
+        let mut writer = another(&stream).await;
+        // Is told of the same, at the same time.
+        let mut other = another(&stream).await;
+        sign_in_three(&mut other).await;
+        send(&mut other, &["CLIENT TRACKING ON BCAST"]).await;
+        until_ends(&mut other, "+OK\r\n").await;
         sign_in_three(&mut stream).await;
-        send(&mut stream, &["CLIENT REPLY OFF", "SET a 1", "SUBSCRIBE a", "PUBLISH a hi", "UNSUBSCRIBE a"]).await;
-        expect(&mut stream, ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "SUBSCRIBE").await;
-        expect(&mut stream, ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n", "the message").await;
-        expect(&mut stream, ">3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n", "UNSUBSCRIBE").await;
+        send(&mut stream, &["CLIENT TRACKING ON BCAST", "HELLO 2"]).await;
+        until_ends(&mut stream, "modules\r\n*0\r\n").await;
+        send(&mut writer, &["SET a 1"]).await;
+        until_ends(&mut other, &stale(&["a"])).await;
+        pause().await;
+        send(&mut stream, &["PING", "HELLO 3"]).await;
+        assert_eq!(until_ends(&mut stream, "modules\r\n*0\r\n").await.find("invalidate"), None);
+        send(&mut writer, &["SET b 2"]).await;
+        expect(&mut stream, &stale(&["b"]), "it is told again, and nothing that is older").await;
+    });
+}
+
+/// Who hears that it is told nothing keeps nothing: it is as if it had not asked.
+#[test]
+fn who_could_not_begin_to_follow_values_does_not_follow_them() {
+    with_door(|toy, mut stream| async move {
+        set_bank(&toy, base::LEVEL);
+        let mut reader = another(&stream).await;
+        sign_in_three(&mut stream).await;
+        toy.holds.set(true);
+        send(&mut stream, &["CLIENT TRACKING ON"]).await;
+        until(|| toy.asked().iter().any(|asked| asked.starts_with("changes.prefix"))).await;
+        tokio::time::pause();
+        let said = until_ends(&mut stream, "\r\n").await;
+        tokio::time::resume();
+        assert!(said.starts_with("-BUSY nobody tells now"), "{said}");
+        toy.holds.set(false);
+        send(&mut reader, &["INFO clients"]).await;
+        let info = until_ends(&mut reader, "clients_in_timeout_table:0\r\n").await;
+        assert!(info.contains("tracking_clients:0\r\n"), "{info}");
+        send(&mut stream, &["CLIENT GETREDIR", "GET k", "CLIENT TRACKING ON OPTIN", "CLIENT GETREDIR"]).await;
+        expect(&mut stream, ":-1\r\n_\r\n+OK\r\n:0\r\n", "it is off, and can be begun in another way").await;
     });
 }
 

@@ -338,7 +338,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("CLIENT GETNAME", "$4\r\nshop\r\n"),
         ("CLIENT ID", ":1\r\n"),
         ("CLIENT NO-EVICT ON", "+OK\r\n"),
-        ("COMMAND COUNT", ":62\r\n"),
+        ("COMMAND COUNT", ":63\r\n"),
         ("WAIT 1 100", ":0\r\n"),
         ("WAIT 1 -1", "-ERR value is out of range, must be positive\r\n"),
         ("WAITAOF 0 0 1", "*2\r\n:0\r\n:0\r\n"),

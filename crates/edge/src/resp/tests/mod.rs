@@ -27,6 +27,7 @@ mod conduct;
 mod databases;
 mod fields;
 mod linear_commands;
+mod monitor;
 mod more;
 mod options;
 mod others;
@@ -35,6 +36,7 @@ mod strangers;
 mod streams;
 mod texts;
 mod unread;
+mod wide;
 
 #[derive(Default)]
 struct Toy {

@@ -82,7 +82,7 @@ const LINEAR: &str = "
 /// ... and of both.
 const CONNECTION: &str = "
     HELLO\nAUTH secret3\nPING\nECHO hi\nSELECT 0\nQUIT\nCLIENT ID\nCOMMAND COUNT\nPRIORITY 5\nINFO replication\nSUBSCRIBE c\n\
-    UNSUBSCRIBE c\nPSUBSCRIBE c\nPUNSUBSCRIBE c\nSSUBSCRIBE c\nSUNSUBSCRIBE c\nPUBLISH c m\nSPUBLISH c m\nPUBSUB NUMPAT\nRESET\n\
+    UNSUBSCRIBE c\nPSUBSCRIBE c\nPUNSUBSCRIBE c\nSSUBSCRIBE c\nSUNSUBSCRIBE c\nPUBLISH c m\nSPUBLISH c m\nPUBSUB NUMPAT\nRESET\nMONITOR\n\
     WAIT 1 100\nWAITAOF 0 1 100\nSLOWLOG LEN\nLATENCY LATEST\nMODULE LIST\nACL WHOAMI";
 
 /// What is there when they are sent.
@@ -218,7 +218,7 @@ async fn came_of(door: &Door, there: bool, command: &str) -> Came {
     let end: &[&str] = match name_of(command) {
         "MULTI" => &["DISCARD", "ECHO done"],
         // Who listens says little else, and whom RESET has made a stranger nothing.
-        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "RESET" => &["QUIT"],
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "RESET" | "MONITOR" => &["QUIT"],
         _ => &["ECHO done"],
     };
     send(&mut stream, &[&[command], end].concat()).await;

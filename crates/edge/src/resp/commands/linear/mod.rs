@@ -93,7 +93,7 @@ pub static INSTEAD: refused::Table = &[
         "keys stay in their database; DUMP, SELECT and RESTORE bring a value to another one",
     ),
     (
-        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "DEBUG", "MONITOR"],
+        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "DEBUG"],
         "the cluster looks after itself; `coppice status` and the monitor show it",
     ),
     (&["HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is; the monitor shows hot keys"),
@@ -120,8 +120,8 @@ pub fn refused(client: &mut Client, command: &Command, spec: &Spec) {
 pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> Act {
     let Some(multi) = &mut client.multi else { return act };
     multi.hear(command);
-    if matches!(spec.name, "PUBLISH" | "SPUBLISH") && !matches!(&act, Act::Now(error) if error.is_error()) {
-        // It was kept already.
+    if matches!(&act, Act::Now(kept) if *kept == QUEUED) {
+        // It has kept itself.
         return act;
     }
     let kept = match act {
@@ -137,7 +137,7 @@ pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> A
             multi.spoil();
             error
         },
-        |()| Reply::Simple("QUEUED"),
+        |()| QUEUED,
     ))
 }
 

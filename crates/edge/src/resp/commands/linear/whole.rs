@@ -149,6 +149,8 @@ fn exec(call: &mut Call<'_>) -> Act {
         let said = |queued| if let Queued::Said(reply) = queued { Some(reply) } else { None };
         return Act::Now(Reply::List(queued.into_iter().filter_map(said).collect()));
     }
+    let changes = queued.iter().any(|one| matches!(one, Queued::Change(_)));
+    let due = changes.then(|| Rc::clone(call.client.due.get_or_insert_default()));
     let writing = call.client.tracks.as_ref().and_then(|tracks| tracks.writes(&mut op));
     let (space, subscribers) = (call.space(), Rc::clone(&call.node.subscribers));
     Call::later(async move {
@@ -171,6 +173,12 @@ fn exec(call: &mut Call<'_>) -> Act {
                 Queued::Steps(steps, then) => then(got.by_ref().take(steps.len()).collect()),
                 Queued::Said(reply) => reply,
                 Queued::Message(message) => send(Rc::clone(&subscribers), message).await,
+                Queued::Change(change) => {
+                    if let Some(due) = &due {
+                        due.borrow_mut().push(change);
+                    }
+                    Reply::OK
+                }
             });
         }
         Reply::List(all)

@@ -81,7 +81,6 @@ pub static INSTEAD: refused::Table = &[
         &["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"],
         "GET, HGETALL and SMEMBERS read, TYPE tells the kind",
     ),
-    (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], "no code runs beside these values: class linear applies functions"),
     (
         &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
