@@ -181,7 +181,7 @@ pub fn facts(data: &[u8]) -> bool {
 }
 
 /// Outputs of one small frame.
-const OUTPUTS_MAX: usize = 4096;
+pub const OUTPUTS_MAX: usize = 4096;
 
 /// Messages, each behind two bytes of length, and a body that all of them carry.
 fn parts(data: &[u8]) -> Option<(Vec<Bytes>, Bytes)> {
@@ -195,11 +195,11 @@ fn parts(data: &[u8]) -> Option<(Vec<Bytes>, Bytes)> {
     (!messages.is_empty()).then(|| (messages, Bytes::from_static(b"value")))
 }
 
-fn start() -> Now {
+pub fn start() -> Now {
     Now { mono: Time(1_000_000), wall_ms: 1_700_000_000_000 }
 }
 
-fn later(now: Now) -> Now {
+pub fn later(now: Now) -> Now {
     Now { mono: now.mono + Span::millis(30), wall_ms: now.wall_ms + 30 }
 }
 

@@ -15,6 +15,7 @@ mod http;
 pub mod memory;
 pub mod mutate;
 mod resp;
+mod soft;
 
 /// A parser and what to throw at it.
 pub struct Target {
@@ -30,7 +31,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> bool, words: &'static [&'s
     Target { name, run, words }
 }
 
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 17] = [
     target("resp", resp::commands, resp::WORDS),
     target("http_head", http::head, http::HEAD_WORDS),
     target("http_chunks", http::chunks, http::CHUNK_WORDS),
@@ -44,6 +45,10 @@ pub const TARGETS: [Target; 13] = [
     target("facts", frames::facts, frames::WORDS),
     target("declaration", declaration::toml, declaration::WORDS),
     target("document", document::fields, document::WORDS),
+    target("soft", soft::frames, soft::WORDS),
+    target("soft_kept", soft::kept, soft::WORDS),
+    target("soft_contexts", soft::contexts, soft::WORDS),
+    target("soft_sketch", soft::sketch, soft::WORDS),
 ];
 
 /// Runs a target by its name.

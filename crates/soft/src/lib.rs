@@ -11,6 +11,7 @@
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
+//! - `holds.rs`: for the fuzz crate.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -24,6 +25,7 @@ mod dot;
 mod dump;
 mod fill;
 mod held;
+pub mod holds;
 pub mod limits;
 mod list;
 mod machine;

@@ -48,7 +48,7 @@ impl Cursor {
         Self { told, at: None, mended: None }
     }
 
-    fn text(&self, space: u32) -> Bytes {
+    pub(crate) fn text(&self, space: u32) -> Bytes {
         let at = self.at.as_ref().map(At::from);
         let (life, mended) = self.mended.map_or((None, 0), |(life, mended)| (Some(life), mended));
         let (node, boot) = life.map_or((0, 0), |life| (life.node.0, life.boot.0));
@@ -61,7 +61,7 @@ impl Cursor {
     }
 
     /// None: no node has given this for the namespace.
-    fn read(bytes: &Bytes, space: u32) -> Option<Self> {
+    pub(crate) fn read(bytes: &Bytes, space: u32) -> Option<Self> {
         let wire::Cursor { space: of, told, at, node, boot, mended } = wire::Cursor::decode(bytes.clone()).ok()?;
         let at = match at {
             Some(at) => Some(at.read()?),
