@@ -79,6 +79,8 @@ pub const LEVEL_PROFILES: u32 = 10;
 
 /// ... and from which it may say which queues of jobs it works on.
 pub const LEVEL_QUEUES: u32 = 14;
+/// Steps of pipelines gather parts.
+pub const LEVEL_GATHER: u32 = 14;
 
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;

@@ -284,6 +284,8 @@ pub const PIPELINE_BODY_DEFAULT: u64 = 2 << 20;
 /// ... and what a stub takes.
 pub const PIPELINE_BODY_MAX: u64 = 16 << 20;
 pub const PIPELINE_STEPS_MAX: usize = 16;
+/// Jobs that one step asks for at once.
+pub const PIPELINE_PARTS_MAX: usize = 16;
 pub const PIPELINES_MAX: usize = 256;
 /// Parameters of a step: what a stub takes as a query, percent-encoded.
 pub const PIPELINE_PARAMS_MAX: usize = 32;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::limits::*;
 use crate::spec::{ServiceSpec, SpecError};
 use crate::worker::{fits, type_error};
-use crate::{LEVEL_NEAR, LEVEL_WORKERS, text};
+use crate::{LEVEL_GATHER, LEVEL_NEAR, LEVEL_WORKERS, text};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,8 +35,18 @@ pub struct PipelineSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The service that does it.
+    /// The service that does it; none of what gathers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub worker: String,
+    /// In place of `worker`: parts that are made of the same content, all at once. What comes of it is a document of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gather: Vec<Step>,
+    /// Of so many parts there must be something, else the step has failed; none: of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub need: Option<u32>,
+    /// Of a part: what it is called in the document; none: as its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Types of content that it is for, `text/*` for all of a kind; none: all.
     #[serde(default, rename = "type", skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
@@ -79,6 +89,21 @@ impl OnFail {
 }
 
 impl Step {
+    /// What a part is called.
+    pub fn part_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.worker)
+    }
+
+    /// Parts of which there must be something.
+    pub fn need(&self) -> u32 {
+        self.need.unwrap_or(1)
+    }
+
+    /// What becomes of a gathering whose part fails: with `error` it has failed, too; else the part is missing.
+    pub fn on_fail_of_part(&self) -> OnFail {
+        self.on_fail.unwrap_or_default()
+    }
+
     /// Whether it is for content of this type, if its size fits.
     pub fn is_for(&self, kind: &str) -> bool {
         self.types.is_empty() || fits(&self.types, kind)
@@ -99,7 +124,52 @@ fn field(param: &str) -> Option<&str> {
 impl Step {
     /// It goes by the profile of who asks.
     pub fn uses_profile(&self) -> bool {
-        !self.profile.is_empty() || self.params.values().any(|param| field(param).is_some())
+        let of_it = |step: &Self| !step.profile.is_empty() || step.params.values().any(|param| field(param).is_some());
+        of_it(self) || self.gather.iter().any(of_it)
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &str> {
+        let params = self.params.values().filter_map(|param| field(param));
+        self.profile.keys().map(String::as_str).chain(params)
+    }
+
+    /// What is wrong with a step that gathers, or says what only such a one and its parts may say.
+    fn mistakes_of_gather(&self, wrong: &mut impl FnMut(&str, String)) {
+        if self.name.is_some() {
+            wrong("name", "is for parts of `gather`".into());
+        }
+        if self.gather.is_empty() {
+            if self.need.is_some() {
+                wrong("need", "is for steps with `gather`".into());
+            }
+            return;
+        }
+        if !self.worker.is_empty() {
+            wrong("worker", "stands beside `gather`: what is made of the parts is for a step behind it".into());
+        }
+        if !self.params.is_empty() {
+            wrong("params", "stand beside `gather`: parameters are for its parts".into());
+        }
+        if self.gather.len() > PIPELINE_PARTS_MAX {
+            wrong("gather", format!("{} parts are over the limit of {PIPELINE_PARTS_MAX}", self.gather.len()));
+        }
+        if !(1..=self.gather.len()).contains(&(self.need() as usize)) {
+            wrong("need", format!("{} is not between 1 and the number of parts, {}", self.need(), self.gather.len()));
+        }
+        let mut names = BTreeSet::new();
+        for part in &self.gather {
+            let name = part.part_name();
+            let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+            if part.name.is_some() && !((1..=63).contains(&name.len()) && name.bytes().all(is_plain)) {
+                wrong("gather.name", format!("{name:?} is no name: up to 63 of a-z, 0-9, - and _ are one"));
+            }
+            if !names.insert(name) {
+                wrong("gather.name", format!("two parts are called {name:?}; give one another name"));
+            }
+            if !part.gather.is_empty() || part.need.is_some() {
+                wrong("gather.gather", "stands in a part: parts are jobs of workers".into());
+            }
+        }
     }
 
     /// The step as it is for somebody with this profile; none: it is not for that one.
@@ -130,10 +200,7 @@ impl PipelineSpec {
 
     /// Fields of a profile by which its steps go.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(|step| {
-            let params = step.params.values().filter_map(|param| field(param));
-            step.profile.keys().map(String::as_str).chain(params)
-        })
+        self.steps.iter().flat_map(|step| step.fields().chain(step.gather.iter().flat_map(|part| part.fields())))
     }
 
     pub fn body_max(&self) -> u64 {
@@ -156,13 +223,9 @@ impl PipelineSpec {
         if let Some(cache) = self.cache.as_ref().filter(|cache| !caches.contains(*cache)) {
             wrong.push(("cache".into(), format!("{cache:?} is no declared namespace of class cache")));
         }
-        let nears = |on_fail: Option<OnFail>| on_fail == Some(OnFail::Near) && self.cache.is_none();
         let is_without = "is \"near\", and nothing is kept: write cache = \"NAME\" of a namespace of class cache";
-        if nears(Some(self.on_fail)) {
+        if self.on_fail == OnFail::Near && self.cache.is_none() {
             wrong.push(("on_fail".into(), is_without.into()));
-        }
-        if self.steps.iter().any(|step| nears(step.on_fail)) {
-            wrong.push(("step.on_fail".into(), is_without.into()));
         }
         let span_error = |span: Span| {
             let [span, max] = [span, PIPELINE_TIMEOUT_MAX].map(text::format_span);
@@ -184,9 +247,24 @@ impl PipelineSpec {
             wrong.push(("step".into(), why));
         }
         for step in &self.steps {
-            let mut wrong = |key: &str, why: String| wrong.push((format!("step.{key}"), why));
+            step.mistakes_of_gather(&mut |key: &str, why: String| wrong.push((format!("step.{key}"), why)));
+        }
+        let of_steps = self.steps.iter().map(|step| ("step", step));
+        let of_parts = self.steps.iter().flat_map(|step| step.gather.iter().map(|part| ("step.gather", part)));
+        for (table, step) in of_steps.chain(of_parts) {
+            let mut wrong = |key: &str, why: String| wrong.push((format!("{table}.{key}"), why));
+            if step.on_fail == Some(OnFail::Near) && self.cache.is_none() {
+                wrong("on_fail", is_without.into());
+            }
             match services.get(&step.worker) {
+                _ if !step.gather.is_empty() => (),
                 Some(spec) if spec.worker.is_some() => (),
+                None if step.worker.is_empty() => {
+                    wrong(
+                        "worker",
+                        "must be there: the service that does it; or parts: [[pipeline.NAME.step.gather]]".into(),
+                    );
+                }
                 Some(_) => wrong(
                     "worker",
                     format!("service {:?} is no worker; give it worker = {{ form = \"once\" }}", step.worker),
@@ -220,6 +298,9 @@ impl PipelineSpec {
 
     /// What only newer programs know of it, and since when.
     pub fn newer_key(&self) -> (Option<&'static str>, u32) {
+        if self.steps.iter().any(|step| !step.gather.is_empty()) {
+            return (Some("step"), LEVEL_GATHER);
+        }
         if self.uses_profile() {
             return (Some("step"), crate::LEVEL_PROFILES);
         }
@@ -319,6 +400,27 @@ mod tests {
             ("body_max = \"1GiB\"\n[[step]]\nworker = \"a\"", Some("body_max")),
             ("[[step]]\nworker = \"plain\"", Some("step.worker")),
             ("[[step]]\nworker = \"none\"", Some("step.worker")),
+            ("[[step]]\nsize_min = 1", Some("step.worker")),
+            ("[[step]]\n[[step.gather]]\nworker = \"a\"", None),
+            (
+                "[[step]]\nneed = 2\n[[step.gather]]\nworker = \"a\"\n[[step.gather]]\nworker = \"a\"\nname = \"b\"",
+                None,
+            ),
+            ("[[step]]\n[[step.gather]]\nworker = \"a\"\n[[step.gather]]\nworker = \"a\"", Some("step.gather.name")),
+            ("[[step]]\n[[step.gather]]\nworker = \"a\"\nname = \"A b\"", Some("step.gather.name")),
+            ("[[step]]\nneed = 2\n[[step.gather]]\nworker = \"a\"", Some("step.need")),
+            ("[[step]]\nneed = 0\n[[step.gather]]\nworker = \"a\"", Some("step.need")),
+            ("[[step]]\nworker = \"a\"\nneed = 1", Some("step.need")),
+            ("[[step]]\nworker = \"a\"\nname = \"b\"", Some("step.name")),
+            ("[[step]]\nworker = \"a\"\n[[step.gather]]\nworker = \"a\"", Some("step.worker")),
+            ("[[step]]\nparams = { q = \"1\" }\n[[step.gather]]\nworker = \"a\"", Some("step.params")),
+            ("[[step]]\n[[step.gather]]\nworker = \"plain\"", Some("step.gather.worker")),
+            ("[[step]]\n[[step.gather]]\nworker = \"a\"\non_fail = \"near\"", Some("step.gather.on_fail")),
+            ("[[step]]\n[[step.gather]]\nworker = \"a\"\ntimeout = \"1d\"", Some("step.gather.timeout")),
+            (
+                "[[step]]\n[[step.gather]]\nworker = \"a\"\n[[step.gather.gather]]\nworker = \"a\"",
+                Some("step.gather.gather"),
+            ),
             ("[[step]]\nworker = \"a\"\ntype = [\"html\"]", Some("step.type")),
             ("[[step]]\nworker = \"a\"\nsize_min = 2\nsize_max = 1", Some("step.size_min")),
             ("[[step]]\nworker = \"a\"\ntimeout = \"1d\"", Some("step.timeout")),
@@ -328,6 +430,19 @@ mod tests {
             let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
             assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{toml}: {found:?}");
         }
+    }
+
+    #[test]
+    fn what_gathers_needs_newer_programs_and_goes_by_the_fields_of_its_parts() {
+        let gathers = pipeline(
+            "[[step]]\n[[step.gather]]\nworker = \"a\"\nparams = { q = \"{profile.town}\" }\n[[step.gather]]\nworker = \"b\"",
+        );
+        assert_eq!(gathers.newer_key(), (Some("step"), LEVEL_GATHER));
+        assert!(gathers.uses_profile() && gathers.fields().eq(["town"]));
+        let names: Vec<&str> = gathers.steps[0].gather.iter().map(Step::part_name).collect();
+        assert_eq!((names, gathers.steps[0].need()), (vec!["a", "b"], 1));
+        let again = serde_json::to_value(&gathers).unwrap();
+        assert_eq!(PipelineSpec::from_stored(again), Some(gathers));
     }
 
     #[test]

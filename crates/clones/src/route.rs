@@ -80,8 +80,15 @@ pub struct RouteService {
 pub struct RoutePipeline {
     pub name: String,
     pub spec: PipelineSpec,
-    /// Of each step: changes with the worker's program.
-    pub versions: Vec<u64>,
+    /// Of each step, and within it of each part that it gathers: changes with the worker's program.
+    pub versions: Vec<Versions>,
+}
+
+/// Of a step's worker, and of those of its parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Versions {
+    pub own: u64,
+    pub parts: Vec<u64>,
 }
 
 /// What an edge must know to find who asks, and what that one wants.
@@ -187,7 +194,9 @@ impl RoutePipeline {
     /// Of `services` those that do its steps.
     pub fn new(name: &str, spec: &PipelineSpec, services: &BTreeMap<String, ServiceSpec>) -> Self {
         let version = |step: &pipeline::Step| services.get(&step.worker).map_or(0, made_by);
-        Self { name: name.to_owned(), spec: spec.clone(), versions: spec.steps.iter().map(version).collect() }
+        let versions =
+            |step: &pipeline::Step| Versions { own: version(step), parts: step.gather.iter().map(version).collect() };
+        Self { name: name.to_owned(), spec: spec.clone(), versions: spec.steps.iter().map(versions).collect() }
     }
 }
 

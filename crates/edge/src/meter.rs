@@ -175,10 +175,11 @@ impl Pipes {
     pub fn figures(&self) -> Vec<serde_json::Value> {
         let of = |(pipeline, counts): (Box<str>, Arc<PipeCounts>)| {
             let [exact, near, original] = [&counts.exact, &counts.near, &counts.original].map(|n| n.load(Relaxed));
+            let partial = counts.partial.load(Relaxed);
             let [failed, jobs, hits] = [&counts.failed, &counts.jobs, &counts.hits].map(|n| n.load(Relaxed));
             serde_json::json!({
-                "pipeline": pipeline, "exact": exact, "near": near, "original": original, "failed": failed,
-                "jobs": jobs, "hits": hits
+                "pipeline": pipeline, "exact": exact, "partial": partial, "near": near, "original": original,
+                "failed": failed, "jobs": jobs, "hits": hits
             })
         };
         self.all().into_iter().map(of).collect()
@@ -199,6 +200,8 @@ pub struct Pipes {
 pub struct PipeCounts {
     /// Answers as the pipeline makes them.
     pub exact: AtomicU64,
+    /// As it makes them, without parts that did not come.
+    pub partial: AtomicU64,
     /// As it made them of an earlier content.
     pub near: AtomicU64,
     /// As the service gave them.

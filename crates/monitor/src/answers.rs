@@ -18,7 +18,7 @@ pub fn answers(picture: &Picture) -> Markup {
             }))
         }
         @if !picture.pipelines.is_empty() {
-            (table("Table of pipelines", &["Pipeline", "Answers", "Exact", "Near", "Original", "Failed", "Jobs", "Done before"], html! {
+            (table("Table of pipelines", &["Pipeline", "Answers", "Exact", "In part", "Near", "Original", "Failed", "Jobs", "Done before"], html! {
                 @for of in picture.pipelines.iter().take(ROWS_SHOWN) { (piped(of)) }
             }))
         }
@@ -54,12 +54,13 @@ fn cached(of: &CacheUse) -> Markup {
 }
 
 fn piped(of: &PipeUse) -> Markup {
-    let all = of.exact + of.near + of.original + of.failed;
+    let all = of.exact + of.partial + of.near + of.original + of.failed;
     html! {
         tr {
             th scope="row" { (of.pipeline) }
             td.n { (number(all as f64)) }
             td.n { (share(of.exact, all)) }
+            td.n { (share(of.partial, all)) }
             td.n { (share(of.near, all)) }
             td.n { (share(of.original, all)) }
             td.n { (share(of.failed, all)) }
@@ -86,7 +87,7 @@ mod tests {
     fn each_cache_and_each_pipeline_has_its_shares() {
         let picture = Picture::read(serde_json::json!({
             "caches": [{"service": "shop", "hits": 70, "stale": 5, "misses": 25, "passed": 100, "stored": 24, "stored_bytes": 9}],
-            "pipelines": [{"pipeline": "page", "exact": 960, "near": 33, "original": 7, "failed": 0, "jobs": 300, "hits": 700}],
+            "pipelines": [{"pipeline": "page", "exact": 940, "partial": 20, "near": 33, "original": 7, "failed": 0, "jobs": 300, "hits": 700}],
         }))
         .unwrap();
         let shown = answers(&picture).into_string();
@@ -97,7 +98,7 @@ mod tests {
         };
         assert_eq!(cells("shop"), ["200", "75 %", "5.0 %", "50 %", "24"]);
         let hits = number(1_000.0);
-        assert_eq!(cells("page"), [&*hits, "96 %", "3.3 %", "0.7 %", "0 %", &*hits, "70 %"]);
+        assert_eq!(cells("page"), [&*hits, "94 %", "2.0 %", "3.3 %", "0.7 %", "0 %", &*hits, "70 %"]);
         assert_eq!(share(0, 0), "");
         let none = answers(&Picture::default()).into_string();
         assert!(none.contains("No edge cache and no pipeline") && !none.contains("<table"), "{none}");

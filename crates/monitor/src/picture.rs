@@ -182,6 +182,7 @@ pub struct CacheUse {
 pub struct PipeUse {
     pub pipeline: String,
     pub exact: u64,
+    pub partial: u64,
     pub near: u64,
     pub original: u64,
     pub failed: u64,

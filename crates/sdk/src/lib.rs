@@ -25,7 +25,7 @@
 //!   `sql.rs`: databases of class `sql`; `profiles.rs`: what people want, which comes with their requests. `cache.rs`: entries of class `cache`, fetched once for all clones.
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
-//! - `worker.rs`: a program that makes one content of another, in ten lines.
+//! - `worker.rs`: a program that makes one content of another, in ten lines. `gathered.rs`: what several others made before it.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `services.rs`: other services, asked by their names.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
@@ -41,6 +41,7 @@ mod cache;
 mod certificates;
 mod error;
 mod functions;
+mod gathered;
 mod given;
 mod group;
 pub mod limits;
@@ -69,6 +70,7 @@ pub use certificates::Certificates;
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
 pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
+pub use gathered::{Gathered, Part};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
 pub use linear::{

@@ -526,11 +526,12 @@ fn pipes(meter: &Pipes) -> String {
     let mut out = Text::default();
     let all = meter.all();
     type Figure = fn(&PipeCounts) -> &AtomicU64;
-    let families: [(&str, &str, Figure); 6] = [
+    let families: [(&str, &str, Figure); 7] = [
         ("exact", "Answers that a pipeline made as it is to.", |c| &c.exact),
         ("near", "Answers that went out as the pipeline made them of an earlier content, as a step failed.", |c| {
             &c.near
         }),
+        ("partial", "Answers that a pipeline made without some of their parts.", |c| &c.partial),
         ("original", "Answers that went out as the service gave them: not for it, or a step failed.", |c| &c.original),
         ("failed", "Answers instead of which 502 went out, as a step failed.", |c| &c.failed),
         ("jobs", "Jobs that its workers were asked for.", |c| &c.jobs),

@@ -158,6 +158,8 @@ pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
 /// What a worker makes of one.
 pub const PIPED_ANSWER_BYTES_MAX: usize = 16 << 20;
+/// All parts that a step gathers; each has its share. They are short beside pages, and the next worker gets all of them.
+pub const PIPED_PARTS_BYTES_MAX: usize = 4 << 20;
 /// When an answer is made good after another went out in its place, and how often it is tried.
 pub const PIPED_REPAIR_AFTER: Duration = Duration::from_millis(500);
 pub const PIPED_REPAIR_TRIES: u32 = 5;

@@ -193,3 +193,72 @@ fn a_page_whose_worker_is_killed_in_the_middle_comes_as_original_and_is_made_on_
         other => Err(format!("{other:?}")),
     });
 }
+
+#[test]
+fn a_page_of_parts_comes_without_those_that_are_late_and_with_them_when_they_are_there() {
+    let _turn = e2e::beside();
+    let up = Up::start(1, &["--no-demo"]);
+    let (pages, program) = (up.dir.join("pages"), e2e::program::service_program("worker.py"));
+    std::fs::create_dir(&pages).unwrap();
+    for (file, text) in
+        [("hello.html", "hello"), ("wait.html", "wait a little"), ("bad.html", "bad"), ("all.html", "bad")]
+    {
+        std::fs::write(pages.join(file), text).unwrap();
+    }
+    let (started, go) = (up.dir.join("started"), up.dir.join("go"));
+    let collate = e2e::program::repository().join("examples/tacc");
+    let gathers = |pipeline: &str| {
+        format!(
+            "[[pipeline.{pipeline}.step.gather]]\nname = \"quick\"\nworker = \"upper\"\n\
+             [[pipeline.{pipeline}.step.gather]]\nname = \"slow\"\nworker = \"does\"\n\
+             [[pipeline.{pipeline}.step]]\nworker = \"collate\"\n"
+        )
+    };
+    let text = format!(
+        "[namespace.made]\nclass = \"cache\"\n\
+         [service.upper]\nrun = [\"tr\", \"a-z\", \"A-Z\"]\nclones = 1\nworker = {{ form = \"once\" }}\n\
+         [service.does]\nrun = [\"python3\", {program:?}]\nclones = 1\nsandbox = \"none\"\n\
+         env = {{ STARTED = {started:?}, GO = {go:?} }}\nworker = {{ form = \"stream\" }}\n\
+         [service.collate]\nrun = [\"python3\", \"collate.py\"]\ndir = {collate:?}\nclones = 1\n\
+         worker = {{ form = \"stream\", takes = [\"application/json\"], gives = \"text/html\" }}\n\
+         [service.site]\nrun = [\"python3\", \"-m\", \"http.server\", \"--bind\", \"$HOST\", \"$PORT\"]\ndir = {pages:?}\n\
+         clones = 1\nhttp = {{ path = \"/\" }}\npipeline = \"some\"\n\
+         partition = [{{ name = \"all\", path = \"/all.html\", pipeline = \"all\" }}]\n\
+         [pipeline.some]\ncache = \"made\"\ntimeout = \"20s\"\n[[pipeline.some.step]]\ntimeout = \"2s\"\n{}\
+         [pipeline.all]\n[[pipeline.all.step]]\nneed = 2\n{}",
+        gathers("some"),
+        gathers("all")
+    );
+    up.apply("site.toml", &text).good();
+    let at = up.at(1).http;
+    // How it is, which parts are missing, and the page.
+    let get = move |path: &str| {
+        let reply = http::get(at, path).unwrap();
+        let said = |name: &str| reply.header(name).unwrap_or_default().to_owned();
+        (reply.status, said("coppice-answer"), said("coppice-missing"), said("cache-control"), reply.text())
+    };
+    let part = |name: &str, text: &str| format!("<h2>{name}</h2><pre>{text}</pre>\n");
+    let lacks = |name: &str| format!("<h2>{name}</h2><p>is not there now</p>\n");
+    let own = String::new;
+    let whole = |text: &str| (200, "exact".to_owned(), own(), own(), part("quick", text) + &part("slow", text));
+    let without = |text: &str| {
+        (200, "partial".to_owned(), "slow".to_owned(), "max-age=5".to_owned(), part("quick", text) + &lacks("slow"))
+    };
+    wait_for("all parts are there", Duration::from_secs(30), || match get("/hello.html") {
+        reply if reply == whole("HELLO") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(get("/bad.html"), without("BAD"), "one can do nothing with it");
+    let (status, answer, missing, _, page) = get("/all.html");
+    assert_eq!((status, &*answer, &*missing, &*page), (200, "original", "", "bad"), "both are needed");
+    assert_eq!(get("/wait.html"), without("WAIT A LITTLE"), "one is late");
+    std::fs::write(&go, "").unwrap();
+    wait_for("what was late is there", Duration::from_secs(60), || match get("/wait.html") {
+        reply if reply == whole("WAIT A LITTLE") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let bearer = format!("Bearer {}", up.admin_token());
+    let said = http::request(up.at(1).api, "GET", "/metrics", &[("Authorization", &bearer)], b"").unwrap().text();
+    let partial = said.lines().find_map(|line| line.strip_prefix("coppice_pipeline_partial_total{pipeline=\"some\"} "));
+    assert!(partial.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count >= 2)), "{partial:?}");
+}

@@ -7,8 +7,11 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::http::cached::says;
 
-/// What a client gets: `exact`, as the pipeline makes it, `near`, as it made it of an earlier content, or `original`.
+/// What a client gets: `exact`, as the pipeline makes it, `partial`, without some parts, `near`, as it made it of an earlier content, or
+/// `original`.
 pub const ANSWER: HeaderName = HeaderName::from_static("coppice-answer");
+/// Names of the parts that did not come.
+const MISSING: HeaderName = HeaderName::from_static("coppice-missing");
 /// What is made instead of it may be there soon.
 const SOON: &str = "max-age=5";
 /// Types that never end, or come in parts.
@@ -89,6 +92,16 @@ pub fn of_near(fields: &mut HeaderMap, kind: &str) {
     of_made(fields, kind);
     for_a_moment(fields);
     fields.insert(ANSWER, HeaderValue::from_static("near"));
+}
+
+/// Of what was made without some parts.
+pub fn of_partial(fields: &mut HeaderMap, kind: &str, missing: &[String]) {
+    of_made(fields, kind);
+    for_a_moment(fields);
+    fields.insert(ANSWER, HeaderValue::from_static("partial"));
+    if let Ok(names) = HeaderValue::try_from(missing.join(", ")) {
+        fields.insert(MISSING, names);
+    }
 }
 
 /// As it came; `soon` it may be as it should.
@@ -184,6 +197,15 @@ mod tests {
             (&of[ANSWER], &of[header::CONTENT_TYPE]),
             (&HeaderValue::from_static("near"), &HeaderValue::from_static("text/plain"))
         );
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_asked_for_anew_soon() {
+        let mut of = fields(&[("etag", "\"1\""), ("cache-control", "max-age=60"), ("content-type", "a/b")]);
+        of_partial(&mut of, "application/json", &["news".into(), "town".into()]);
+        assert_eq!((of.get(header::ETAG), &of[header::CACHE_CONTROL]), (None, &HeaderValue::from_static(SOON)));
+        let said = [&ANSWER, &MISSING, &header::CONTENT_TYPE].map(|name| of[name].to_str().unwrap().to_owned());
+        assert_eq!(said, ["partial", "news, town", "application/json"]);
     }
 
     #[test]

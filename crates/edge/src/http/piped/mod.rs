@@ -4,11 +4,13 @@
 //! here.
 //!
 //! - `content.rs`: which answers are taken and how they look afterwards. `made.rs`: what workers made before.
+//! - `gather.rs`: steps that ask several workers at once; what some of them did not give is missing, and the answer `partial`.
 //!
 //! A pipeline stands before the edge cache: that one keeps what the service said, so each variant is made of one
 //! original.
 
 mod content;
+mod gather;
 mod made;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +35,8 @@ use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_REPAIR_AFTER, PIPED_REPAIR_TRI
 use super::passage::Edge;
 use super::passed::{DEADLINE, Deadline, PRIORITY};
 use crate::meter::PipeCounts;
-use content::{ANSWER, Content, is_changeable, is_for_all, of_made, of_near, of_original, takes_any};
+use content::{ANSWER, Content, is_changeable, is_for_all, of_made, of_near, of_original, of_partial, takes_any};
+use gather::Lacking;
 use made::Made;
 
 const JOB: HeaderName = HeaderName::from_static("coppice-job");
@@ -66,9 +69,23 @@ enum Found {
     Missing(Option<(Made, Mark)>),
 }
 
+/// What came of all steps.
+#[derive(Default)]
+struct Carried {
+    /// None: every step left it as it is.
+    content: Option<Content>,
+    /// Parts that did not come.
+    missing: Vec<String>,
+    /// Some part was made of an earlier content.
+    is_near: bool,
+    /// What is missing may be there when it is asked for anew.
+    may_come: bool,
+}
+
 /// Why a step came to nothing: for the log.
 struct Failed {
     step: usize,
+    worker: String,
     why: Why,
 }
 
@@ -159,21 +176,34 @@ impl Piped {
         };
         let last = self.last(edge, response.headers());
         let original = Content { kind: content::kind(response.headers()).to_owned(), body };
-        let made = self.carry(edge, &counts, original.clone(), last.as_ref(), until).await;
+        let url = self.shared.as_deref().filter(|_| is_for_all(response.headers()));
+        let made = self.carry(edge, &counts, original.clone(), last.as_ref(), url, until).await;
         drop(room);
         match made {
-            Ok(None) => {
+            Ok(Carried { content: None, .. }) => {
                 counts.exact.fetch_add(1, Relaxed);
                 response.headers_mut().insert(ANSWER, HeaderValue::from_static("exact"));
                 (response, Source::Bytes(original.body))
             }
-            Ok(Some(Content { kind, body })) => {
-                counts.exact.fetch_add(1, Relaxed);
-                of_made(response.headers_mut(), &kind);
+            Ok(Carried { content: Some(Content { kind, body }), missing, is_near, may_come }) => {
+                if may_come {
+                    self.repair(edge, &counts, &original);
+                }
+                let fields = response.headers_mut();
+                let count = if !missing.is_empty() {
+                    of_partial(fields, &kind, &missing);
+                    &counts.partial
+                } else if is_near {
+                    of_near(fields, &kind);
+                    &counts.near
+                } else {
+                    of_made(fields, &kind);
+                    &counts.exact
+                };
+                count.fetch_add(1, Relaxed);
                 (response, Source::Bytes(body))
             }
-            Err(Failed { step, why }) => {
-                let worker = &spec.steps[step].worker;
+            Err(Failed { step, worker, why }) => {
                 tracing::debug!(
                     pipeline = self.pipeline.name,
                     worker,
@@ -183,7 +213,7 @@ impl Piped {
                 let on_fail = spec.on_fail(&spec.steps[step]);
                 if on_fail == OnFail::Error {
                     counts.failed.fetch_add(1, Relaxed);
-                    return failed(worker);
+                    return failed(&worker);
                 }
                 if !why.is_of_content() {
                     self.repair(edge, &counts, &original);
@@ -229,12 +259,12 @@ impl Piped {
             for _ in 0..PIPED_REPAIR_TRIES {
                 tokio::time::sleep(PIPED_REPAIR_AFTER).await;
                 let until = Instant::now() + Duration::from(piped.pipeline.spec.timeout);
-                let end = piped.carry(&edge, &counts, original.clone(), None, until).await;
+                let end = piped.carry(&edge, &counts, original.clone(), None, None, until).await;
                 // What crashes a worker is tried no third time.
                 let may_be_well = |status| {
                     matches!(status, None | Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT))
                 };
-                if end.map_or_else(|failed| !may_be_well(failed.why.status), |_| true) {
+                if end.map_or_else(|failed| !may_be_well(failed.why.status), |carried| !carried.may_come) {
                     break;
                 }
             }
@@ -242,16 +272,17 @@ impl Piped {
         });
     }
 
-    /// None: every step leaves it as it is. What a worker had to make is noted as the `last` for its URL.
+    /// What a worker had to make is noted as the `last` for its URL; `url` is what earlier parts are kept by.
     async fn carry(
         &self,
         edge: &Edge,
         counts: &PipeCounts,
         mut content: Content,
         last: Option<&Made>,
+        url: Option<&str>,
         until: Instant,
-    ) -> Result<Option<Content>, Failed> {
-        let (mut is_changed, mut mark) = (false, None);
+    ) -> Result<Carried, Failed> {
+        let (mut is_changed, mut mark, mut carried) = (false, None, Carried::default());
         for (step, (spec, version)) in self.pipeline.spec.steps.iter().zip(&self.pipeline.versions).enumerate() {
             if !spec.applies(&content.kind, content.body.len() as u64) {
                 continue;
@@ -267,25 +298,41 @@ impl Piped {
             };
             let own = spec.timeout.map(|own| Instant::now() + Duration::from(own));
             let until = own.map_or(until, |own| own.min(until));
-            let failed = |why| Failed { step, why };
-            let made = match self.find(edge, counts, (spec, *version), &content).await {
+            if !spec.gather.is_empty() {
+                // Who makes something of the parts has the last quarter.
+                let left = until.saturating_duration_since(Instant::now());
+                let until = if own.is_some() { until } else { until - left / 4 };
+                let gathered = self.gather(edge, counts, (spec, &version.parts), &content, url, until).await;
+                let failed = |Lacking { worker, why }| Failed { step, worker, why };
+                if let Some(gathered) = gathered.map_err(failed)? {
+                    (content, is_changed) = (gathered.document, true);
+                    carried.missing.extend(gathered.missing);
+                    carried.is_near |= gathered.is_near;
+                    carried.may_come |= gathered.may_come;
+                }
+                continue;
+            }
+            let failed = |why| Failed { step, worker: spec.worker.clone(), why };
+            let made = match self.find(edge, counts, (spec, version.own), &content).await {
                 Found::Here(made) => made,
                 Found::Missing(place) => {
                     if let Some(last) = last.filter(|_| mark.is_none()) {
                         // Before it is made: what is purged meanwhile does not come back.
                         mark = last.read().await.1;
                     }
-                    self.make(edge, counts, spec, place, &content, until).await.map_err(failed)?
+                    let made = self.make(edge, counts, spec, place, &content, until, PIPED_ANSWER_BYTES_MAX);
+                    made.await.map_err(failed)?
                 }
             };
             if let Some(made) = made {
                 (content, is_changed) = (made, true);
             }
         }
-        if let Some((last, mark)) = last.zip(mark).filter(|_| is_changed) {
+        let is_whole = carried.missing.is_empty() && !carried.is_near;
+        if let Some((last, mark)) = last.zip(mark).filter(|_| is_changed && is_whole) {
             last.write(Some(&content), mark).await;
         }
-        Ok(is_changed.then_some(content))
+        Ok(Carried { content: is_changed.then_some(content), ..carried })
     }
 
     async fn find(&self, edge: &Edge, counts: &PipeCounts, (step, version): (&Step, u64), content: &Content) -> Found {
@@ -301,6 +348,7 @@ impl Piped {
     }
 
     /// None: it leaves the content as it is.
+    #[allow(clippy::too_many_arguments, reason = "what is made of what, where it is kept, and its bounds")]
     async fn make(
         &self,
         edge: &Edge,
@@ -309,16 +357,24 @@ impl Piped {
         place: Option<(Made, Mark)>,
         content: &Content,
         until: Instant,
+        bytes_max: usize,
     ) -> Result<Option<Content>, Why> {
         counts.jobs.fetch_add(1, Relaxed);
-        let done = self.ask(edge, step, content, until).await?;
+        let done = self.ask(edge, step, content, until, bytes_max).await?;
         if let Some((made, mark)) = place {
             made.write(done.as_ref(), mark).await;
         }
         Ok(done)
     }
 
-    async fn ask(&self, edge: &Edge, step: &Step, content: &Content, until: Instant) -> Result<Option<Content>, Why> {
+    async fn ask(
+        &self,
+        edge: &Edge,
+        step: &Step,
+        content: &Content,
+        until: Instant,
+        bytes_max: usize,
+    ) -> Result<Option<Content>, Why> {
         let left = until.saturating_duration_since(Instant::now());
         if left < PIPED_WAIT_MIN {
             return Err(Why::of("no time was left"));
@@ -337,7 +393,7 @@ impl Piped {
             headers,
             body: content.body.clone(),
             patience: left,
-            answer_bytes_max: PIPED_ANSWER_BYTES_MAX,
+            answer_bytes_max: bytes_max,
         };
         let asked = timeout_at(until, errand::ask_whole(&edge.pool, own)).await;
         let (head, body) = match asked {
