@@ -66,9 +66,11 @@ pub const PROXY_HEAD_TIME: Duration = Duration::from_secs(30);
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Who has said who he is need not do so again for so long.
 pub const PASS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Wrong passwords that a clone hears in such a time; then it hears none until it is over.
+/// Wrong passwords that a clone hears from one address in such a time; then it hears none of there until it is over.
 pub const WRONG_MAX: u32 = 30;
 pub const WRONG_SPAN: Duration = Duration::from_secs(60);
+/// Addresses from which wrong ones came, that are remembered.
+pub const WRONG_FROM_MAX: usize = 4096;
 /// Header of an origin's answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 

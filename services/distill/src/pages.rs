@@ -327,6 +327,16 @@ fn marked(text: &str, words: &AhoCorasick, is_first: bool) -> Option<String> {
 }
 
 impl State {
+    /// What stands before paths of ours: nothing, but where the page has its links begin elsewhere.
+    fn here(&self) -> String {
+        let host = || if self.page.host.is_empty() { String::new() } else { format!("//{}", self.page.host) };
+        match &self.base {
+            Some(_) => String::new(),
+            None if self.page.begins.is_empty() => escaped(&host().replace('&', "&amp;")),
+            None => escaped(&self.page.begins.replace('&', "&amp;")),
+        }
+    }
+
     /// The path on this site that a link means, as it stands in the page.
     fn resolve(&self, link: &str) -> Option<String> {
         let path = link::resolve(self.base.as_deref()?, link::own(link, &self.page.host))?;
@@ -473,8 +483,9 @@ impl State {
                 if is { " checked" } else { "" }
             )
         };
+        let here = self.here();
         format!(
-            "<div id=\"distill-toolbar\"><link rel=\"stylesheet\" href=\"{OURS}/toolbar.css\"><form method=\"post\" action=\"{OURS}/preferences\" \
+            "<div id=\"distill-toolbar\"><link rel=\"stylesheet\" href=\"{here}{OURS}/toolbar.css\"><form method=\"post\" action=\"{here}{OURS}/preferences\" \
              accept-charset=\"utf-8\"><span>{saved}</span> <label>quality <select name=\"quality\">{qualities}</select></label> <label>width \
              <select name=\"width\">{widths}</select></label> {} {} <label>mark <input name=\"words\" value=\"{}\"></label> <input \
              type=\"hidden\" name=\"back\" value=\"{}\"><button>Keep</button></form></div>\n",
@@ -665,6 +676,26 @@ mod tests {
         assert!(bar(&page).contains("Saved <b>900</b> bytes of 1000: 90 % (1 of 2 pictures)."), "{}", bar(&page));
         page.sizes.note("/_distill/i/q33g/a/y.jpg", (1000, 1000));
         assert!(bar(&page).contains("Saved <b>900</b> bytes of 2000: 45 %."), "{}", bar(&page));
+    }
+
+    #[test]
+    fn the_toolbar_leads_here_wherever_links_of_the_page_begin() {
+        for (base, begins, expected) in [
+            ("", "", ""),
+            ("<base href='/other/'>", "", ""),
+            ("<base href='https://site.org/other/'>", "", ""),
+            ("<base href='https://other.org/'>", "", "//site.org"),
+            ("<base href='//other.org/'>", "https://s-site-org.d.example", "https://s-site-org.d.example"),
+        ] {
+            let page = Page { begins: begins.into(), ..page(Preferences::default()) };
+            let mut flow = Flow::new(page, AsciiCompatibleEncoding::utf_8());
+            let mut out = flow.write(format!("<html><head>{base}</head><body>x</body></html>").as_bytes()).to_vec();
+            out.extend(flow.end());
+            let out = String::from_utf8(out).unwrap();
+            for path in ["action=\"HERE/_distill/preferences\"", "href=\"HERE/_distill/toolbar.css\""] {
+                assert!(out.contains(&path.replace("HERE", expected)), "{base} {begins}: {out}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Who has others' sites: people with a name and a password, who say both at one name of ours, where no site is, and get a pass for all
 //! names below. Sites never see it: it is no cookie that is passed on.
 
-use std::sync::{Arc, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
@@ -11,10 +12,10 @@ use sdk::axum::http::request::Parts;
 use sdk::axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use sdk::axum::response::{IntoResponse, Response};
 
-use super::{Apart, ENTRANCE, hex};
+use super::{Apart, ENTRANCE, hex, wrong};
 use crate::fetch::Url;
 use crate::front::{self, Front, plain};
-use crate::limits::{FORM_BYTES_MAX, PASS_KEPT, WRONG_MAX, WRONG_SPAN};
+use crate::limits::{FORM_BYTES_MAX, PASS_KEPT, WRONG_SPAN};
 
 /// The cookie with the pass.
 const PASS: &str = "distill-pass";
@@ -74,7 +75,7 @@ async fn enter(apart: &Apart, head: Parts, body: Body) -> Response {
             let Ok(form) = to_bytes(body, FORM_BYTES_MAX).await else {
                 return plain(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long");
             };
-            apart.let_in(&form)
+            apart.let_in(&form, wrong::from(&head.headers))
         }
         _ => plain(StatusCode::NOT_FOUND, "there is nothing here"),
     }
@@ -127,15 +128,16 @@ impl Apart {
         }
     }
 
-    fn let_in(&self, form: &[u8]) -> Response {
+    fn let_in(&self, form: &[u8], from: Option<IpAddr>) -> Response {
+        let asked = Instant::now();
         let of = |name| field(form, name).unwrap_or_default();
         let back = of("back");
-        if self.is_guessed_at() {
+        if self.wrong.is_guessing(from, asked) {
             let wait = [(header::RETRY_AFTER, WRONG_SPAN.as_secs().to_string())];
             return (StatusCode::TOO_MANY_REQUESTS, wait, "too many wrong passwords: wait a minute\n").into_response();
         }
         let Some(reader) = self.allowed.reader_of(&of("name"), &of("password")) else {
-            self.note_wrong();
+            self.wrong.note(from, asked);
             return page(StatusCode::FORBIDDEN, false, &back, "That is no name with its password.");
         };
         let pass = self.pass(&reader, now() + PASS_KEPT.as_secs());
@@ -145,20 +147,6 @@ impl Apart {
         // Back to a site that comes here, and to nobody else's.
         let to = self.meant(&back).and_then(|site| self.link(&site)).unwrap_or_else(|| self.entrance() + "/");
         redirect(&to, HeaderValue::from_str(&cookie).ok())
-    }
-
-    fn is_guessed_at(&self) -> bool {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if wrong.0.is_some_and(|since| since.elapsed() > WRONG_SPAN) {
-            *wrong = (None, 0);
-        }
-        wrong.1 >= WRONG_MAX
-    }
-
-    fn note_wrong(&self) {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        wrong.0.get_or_insert_with(Instant::now);
-        wrong.1 += 1;
     }
 }
 

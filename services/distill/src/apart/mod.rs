@@ -12,9 +12,7 @@
 mod door;
 #[cfg(test)]
 mod tests;
-
-use std::sync::Mutex;
-use std::time::Instant;
+mod wrong;
 
 use ring::hmac;
 use sdk::StartError;
@@ -40,8 +38,7 @@ pub(crate) struct Apart {
     allowed: Allowed,
     /// Seals passes.
     key: hmac::Key,
-    /// Wrong passwords, since when.
-    wrong: Mutex<(Option<Instant>, u32)>,
+    wrong: wrong::Wrong,
 }
 
 impl Apart {
@@ -60,7 +57,7 @@ impl Apart {
             ));
         }
         let key = hmac::Key::new(hmac::HMAC_SHA256, allowed.secret().as_ref());
-        Ok(Self { base, allowed, key, wrong: Mutex::default() })
+        Ok(Self { base, allowed, key, wrong: wrong::Wrong::default() })
     }
 
     /// The first part of a host name (as `Host` has it), if it is one below ours.

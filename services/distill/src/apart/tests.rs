@@ -428,8 +428,12 @@ async fn whoever_has_a_pass_has_sites_by_https_each_under_its_name() {
     assert_eq!(sites.ask(Method::GET, &page, &worker, "").await.0.status(), 403);
     assert!(sites.asked().is_empty());
     // Who guesses is not heard for a while, not even when he is right.
+    let guesses = [("x-forwarded-for", "192.0.2.1")];
     for _ in 0..crate::limits::WRONG_MAX {
-        sites.ask(Method::POST, &enter, &[], wrong).await;
+        sites.ask(Method::POST, &enter, &guesses, wrong).await;
     }
-    assert_eq!(sites.ask(Method::POST, &enter, &[], right).await.0.status(), 429);
+    assert_eq!(sites.ask(Method::POST, &enter, &guesses, right).await.0.status(), 429);
+    // Whoever comes from elsewhere is.
+    let other = [("x-forwarded-for", "192.0.2.2")];
+    assert_eq!(sites.ask(Method::POST, &enter, &other, right).await.0.status(), 303);
 }
