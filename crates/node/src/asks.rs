@@ -158,21 +158,11 @@ impl What {
 }
 
 impl Node {
-    fn ask_class(&mut self, now: Now, id: AskId, budget: Span, op: state::Op, out: &mut Out) {
-        if !self.rates.is_empty()
-            && let Some(answer) = self.over_rate(now, &op)
-        {
-            return out.push(Effect::Answer { id, answer });
-        }
-        self.classes_in(now, out, |classes, wants| classes.ask(now, id, budget, op, wants));
-    }
-
+    /// Takes a question that is no operation of a class.
     pub(crate) fn ask(&mut self, now: Now, id: AskId, budget: Span, ask: Ask, out: &mut Out) {
         let what = match ask {
-            ask @ state::each_class!(any_class) => match ask.op() {
-                Some(op) => return self.ask_class(now, id, budget, op, out),
-                None => return,
-            },
+            // Operations of classes go to their machines (`ask_class`), and none comes here.
+            state::each_class!(any_class) => return,
             Ask::Channels(op) => return self.channels_in(now, channels::Input::Ask { id, op }, out),
             Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {

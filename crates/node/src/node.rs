@@ -20,6 +20,7 @@ use state::linear::Placed;
 use state::{Classes, NamespaceSpec};
 
 use crate::acme::Acme;
+use crate::ask::any_class;
 use crate::asked::{Asked, Uses};
 use crate::asks::Pending;
 use crate::departure::{Departure, Wish};
@@ -632,6 +633,11 @@ impl Machine for Node {
     fn handle(&mut self, now: Now, event: Event<Ask>, out: &mut Out) {
         match event {
             Event::Frame { from, frame } => self.frame(now, from, frame, out),
+            Event::Ask { id, budget, ask: ask @ state::each_class!(any_class) } => {
+                if let Some(op) = ask.op() {
+                    self.ask_class(now, id, budget, op, out);
+                }
+            }
             Event::Ask { id, budget, ask } => self.ask(now, id, budget, ask, out),
             Event::Wake => self.wake(now, out),
             Event::Start { log, remarks, rebooted } => self.start(now, log, remarks, rebooted, out),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Effect, Frame, GroupId, NodeId, Note, Now, kind};
+use base::{AskId, Effect, Frame, GroupId, NodeId, Note, Now, Span, kind};
 use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
@@ -383,6 +383,16 @@ impl Node {
             self.wire_class(now, want, out);
         }
         self.classes_out = wants;
+    }
+
+    /// Gives an operation to its class, unless its namespace has had all that it may ask for now.
+    pub(crate) fn ask_class(&mut self, now: Now, id: AskId, budget: Span, op: state::Op, out: &mut Out) {
+        if !self.rates.is_empty()
+            && let Some(answer) = self.over_rate(now, &op)
+        {
+            return out.push(Effect::Answer { id, answer });
+        }
+        self.classes_in(now, out, |classes, wants| classes.ask(now, id, budget, op, wants));
     }
 
     fn wire_class(&mut self, now: Now, want: state::Output, out: &mut Out) {

@@ -246,28 +246,8 @@ impl Recovering {
     }
 
     /// A class has all again. True: it was the last one.
-    fn ends(&mut self, class: Number) -> bool {
+    pub fn ends(&mut self, class: Number) -> bool {
         self.0.remove(&class) && self.is_over()
-    }
-}
-
-/// Has a class take an input, and gives what it wants in words of all classes.
-pub(crate) fn run<C: class::Class>(
-    machine: &mut C,
-    wants: &mut Vec<class::Output<Outcome<C::Reply>>>,
-    recovering: &mut Recovering,
-    answer: fn(Outcome<C::Reply>) -> Answer,
-    now: Now,
-    input: Input<C>,
-    out: &mut Vec<Output>,
-) {
-    machine.handle(now, input, wants);
-    for want in wants.drain(..) {
-        // One class does not speak for the others.
-        if matches!(want, class::Output::Recovered) && !recovering.ends(C::NUMBER) {
-            continue;
-        }
-        out.push(want.map(answer));
     }
 }
 

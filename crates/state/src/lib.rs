@@ -29,7 +29,8 @@ pub use soft;
 pub use sql;
 
 pub use events::{Ahead, Declaration, Output, View};
-use events::{OfAll, OfGroup, Recovering, run, undone, written};
+use events::{OfAll, OfGroup, Recovering, undone, written};
+use list::run;
 
 list::classes! {
     $

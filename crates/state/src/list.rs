@@ -1,6 +1,12 @@
 //! From the list of classes: the closed enums of what belongs to any class, and [`Classes`], the machines of one node. The compiler
 //! finds every place where a new class matters; no trait object stands on the way of an operation.
 
+use base::{Now, Outcome};
+use class::Input;
+
+use crate::Answer;
+use crate::events::{Output, Recovering};
+
 /// Makes the enums `Class`, `NamespaceSpec`, `Op` and `Answer`, and the structs `Settings` and `Classes`, of lines `field Variant: type`.
 macro_rules! classes {
     // The first token is a dollar: the macro that is made here has parameters of its own.
@@ -548,6 +554,26 @@ macro_rules! classes {
             }
         }
     };
+}
+
+/// Has a class take an input, and gives what it wants in words of all classes.
+pub(crate) fn run<C: class::Class>(
+    machine: &mut C,
+    wants: &mut Vec<class::Output<Outcome<C::Reply>>>,
+    recovering: &mut Recovering,
+    answer: fn(Outcome<C::Reply>) -> Answer,
+    now: Now,
+    input: Input<C>,
+    out: &mut Vec<Output>,
+) {
+    machine.handle(now, input, wants);
+    for want in wants.drain(..) {
+        // One class does not speak for the others.
+        if matches!(want, class::Output::Recovered) && !recovering.ends(C::NUMBER) {
+            continue;
+        }
+        out.push(want.map(answer));
+    }
 }
 
 pub(crate) use classes;
