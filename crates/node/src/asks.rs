@@ -14,7 +14,7 @@ use state::linear::{self, place};
 use crate::ask::any_class;
 use crate::authority::{Authority, signs};
 use crate::declared::{self, kind};
-use crate::limits::{PENDING_MAX, PROBE_WITHIN};
+use crate::limits::{ASK_AGAIN, HANDED_ON_AGAIN, OWN_CHANGE_BUDGET, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{
     Admitted, Answer, Applied, Ask, Leaving, authority, certificates, deploy, facts, level, renewed, secrets, services,
@@ -270,7 +270,7 @@ impl Node {
         };
         let pending = Pending { id, deadline: now.mono + budget, waits_for_version: None, what };
         if self.pending.len() >= PENDING_MAX {
-            let refused = Refused::busy("too many changes are under way", Span::millis(500));
+            let refused = Refused::busy("too many changes are under way", ASK_AGAIN);
             return finish(pending, Outcome::Refused(refused), 0, None, out);
         }
         match pending.what {
@@ -282,10 +282,7 @@ impl Node {
     /// What applying this would change.
     fn compare(&self, now: Now, file: &str, text: &str, entropy: &[u8; 32]) -> Outcome<Applied> {
         if self.root.declared().version == 0 {
-            return Outcome::Refused(Refused::busy(
-                "this node has not heard of the declaration yet",
-                Span::millis(500),
-            ));
+            return Outcome::Refused(Refused::busy("this node has not heard of the declaration yet", ASK_AGAIN));
         }
         match self
             .fits_here(file, text)
@@ -357,7 +354,7 @@ impl Node {
     fn change_for(&self, now: Now, what: &mut What) -> Result<Option<Change>, Refused> {
         let declared = self.root.declared();
         if declared.version == 0 {
-            return Err(Refused::busy("this node has not heard of the declaration yet", Span::millis(500)));
+            return Err(Refused::busy("this node has not heard of the declaration yet", ASK_AGAIN));
         }
         match what {
             What::SetSecret { .. } => self.need("secrets", LEVEL_SECRETS)?,
@@ -448,11 +445,14 @@ impl Node {
             What::Remove { id, .. } if self.former(*id).is_some() => Ok(None),
             What::Remove { name, id, force } => {
                 if !*force && let Some(namespace) = place::sole(*id, self.placed.values()) {
-                    return Err(Refused::busy(format!("nobody else has all of namespace {namespace}"), Span::secs(1)));
+                    return Err(Refused::busy(
+                        format!("nobody else has all of namespace {namespace}"),
+                        HANDED_ON_AGAIN,
+                    ));
                 }
                 let lives = self.live_cards().any(|card| card.id == *id);
                 if let Some(why) = self.hinders(*id, Leaving::Remove).filter(|_| lives && !*force) {
-                    return Err(Refused::busy(why, Span::secs(1)));
+                    return Err(Refused::busy(why, HANDED_ON_AGAIN));
                 }
                 let why = if *id == self.me() { "it left for good" } else { "an operator removed it" };
                 Ok(Some(declared::removal(declared, name, *id, why, now.wall_ms)))
@@ -482,7 +482,7 @@ impl Node {
         }
         // Of this name: who asks as somebody whom it has long ceased to be has an old copy of a folder.
         if self.live_cards().any(|card| card.id == former || card.name == name) {
-            return Err(Refused::busy(format!("{name} still counts as live"), Span::millis(500)));
+            return Err(Refused::busy(format!("{name} still counts as live"), ASK_AGAIN));
         }
         match place::sole(former, self.placed.values()) {
             None => Ok(()),
@@ -521,7 +521,7 @@ impl Node {
         let Some((pending, left)) = self.probing.remove(&id) else { return };
         if !answers {
             let why = "a group that it was in has no majority without it now";
-            return finish(pending, Outcome::Refused(Refused::busy(why, Span::secs(1))), 0, None, out);
+            return finish(pending, Outcome::Refused(Refused::busy(why, HANDED_ON_AGAIN)), 0, None, out);
         }
         match left {
             1 => self.queue(pending),
@@ -623,7 +623,7 @@ impl Node {
 
     fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
         self.proposals += 1;
-        let (id, budget) = (self.proposals, Span::secs(2));
+        let (id, budget) = (self.proposals, OWN_CHANGE_BUDGET);
         let pending = Pending { id: AskId(0), deadline: now.mono + budget, waits_for_version: None, what };
         self.pending.insert(id, pending);
         self.root_in(now, root::Input::Propose { id, budget, change }, out);
@@ -716,7 +716,7 @@ impl Node {
     fn certify(&self) -> Outcome<Admitted> {
         if self.root.declared().version == 0 {
             let why = "this node has not heard of the declaration yet";
-            return Outcome::Refused(Refused::busy(why, Span::millis(500)));
+            return Outcome::Refused(Refused::busy(why, ASK_AGAIN));
         }
         if self.admission.of(&self.card) != Word::In {
             return Outcome::Refused(Refused::wrong(format!("the declaration names no {} of this id", self.card.name)));
@@ -730,7 +730,7 @@ impl Node {
 }
 
 fn out_of_time() -> Refused {
-    Refused::busy("changes before it took until its time was over", Span::millis(500))
+    Refused::busy("changes before it took until its time was over", ASK_AGAIN)
 }
 
 /// Ends an ask with what became of its change.

@@ -4,11 +4,12 @@
 //! `coppice/src/certificate.rs`.
 
 use base::process::Private;
-use base::{Outcome, Refused, Span, Unknown};
+use base::{Outcome, Refused, Unknown};
 use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
 
 use crate::declared::{Diff, json, kind};
+use crate::limits::ASK_AGAIN;
 use crate::node::Node;
 use crate::view::NodeState;
 use crate::{Admitted, facts};
@@ -97,7 +98,7 @@ pub(crate) fn signs(id: base::NodeId, authority: Option<Authority>) -> Outcome<A
 /// The next turn; nothing if it was begun already.
 fn turned(now: &Declared, wish: &Turn, waits: &[String]) -> Result<Option<Diff>, Refused> {
     let Some(mut is) = Authority::of(now) else {
-        return Err(Refused::busy("this node does not have the cluster's authority", Span::millis(500)));
+        return Err(Refused::busy("this node does not have the cluster's authority", ASK_AGAIN));
     };
     if is.turn == wish.from + 1 {
         return Ok(None);
@@ -107,7 +108,7 @@ fn turned(now: &Declared, wish: &Turn, waits: &[String]) -> Result<Option<Diff>,
     }
     if !waits.is_empty() {
         let why = format!("{} have not followed yet; one that does not come back can be removed", waits.join(", "));
-        return Err(Refused::busy(why, Span::millis(500)));
+        return Err(Refused::busy(why, ASK_AGAIN));
     }
     let line = match is.step() {
         0 => {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span};
+use base::{Boot, GroupId, NodeId, Now, Outcome, Refused};
 use class::{Leaver, Moment, Peer};
 use cluster::Card;
 use cluster::root::{self, Parting};
@@ -18,6 +18,7 @@ use state::linear::{Placed, place};
 
 use crate::departure::{Departure, Leaving, Next, Ties, Wish};
 use crate::facts::{self, BrickReport};
+use crate::limits::HANDED_ON_AGAIN;
 use crate::node::{Node, Out};
 use crate::view::NodeState;
 
@@ -44,10 +45,10 @@ impl Node {
         let no_room = || self.no_room(card.id).filter(|_| how == Leaving::Remove);
         let stays = self.needed(Leaver { who: card.id, how, when: Moment::Wished });
         if let Some(why) = stays.or_else(no_room).filter(|_| !force) {
-            return Outcome::Refused(Refused::busy(why, Span::secs(1)));
+            return Outcome::Refused(Refused::busy(why, HANDED_ON_AGAIN));
         }
         if self.wish.is_some_and(|(wish, _)| wish.node != card.id) {
-            return Outcome::Refused(Refused::busy("another node's wish is still being passed on", Span::secs(1)));
+            return Outcome::Refused(Refused::busy("another node's wish is still being passed on", HANDED_ON_AGAIN));
         }
         let wish = Wish { node: card.id, boot: card.boot, how, force };
         if card.id == self.me() {

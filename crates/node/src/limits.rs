@@ -31,6 +31,12 @@ pub const EVENTS_MAX: usize = 200;
 pub const DECISIONS_TOLD_MAX: usize = 32;
 /// Asks of operators under way at once; more are refused. People and scripts do not ask more than this.
 pub const PENDING_MAX: usize = 256;
+/// An operator's question that cannot be answered now may be asked again after this: by then most changes have ended.
+pub const ASK_AGAIN: Span = Span::millis(500);
+/// ... and after this where others have yet to take something over.
+pub const HANDED_ON_AGAIN: Span = Span::secs(1);
+/// A change that the root group's leader makes by itself is given up after so long: it looks again and again anyway.
+pub const OWN_CHANGE_BUDGET: Span = Span::secs(2);
 /// Nodes that died are shown for this long.
 pub const DEAD_SHOWN: Span = Span::secs(3600);
 /// Nodes of the past that are remembered, so that they are told, also by a node that is behind; the oldest go. Nobody lets these in

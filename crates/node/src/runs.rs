@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Frame, NodeId, Now, Outcome, Refused, Span, Time, kind};
+use base::{Frame, NodeId, Now, Outcome, Refused, Time, kind};
 use clones::deploy::Deployed;
 use clones::group;
 use clones::limits::{RUN_ASKED_EVERY, RUN_LEASE, RUNS_SAID_MAX};
@@ -12,6 +12,7 @@ use cluster::root::{Change, Declared};
 
 use crate::ask::{RunEnd, RunStarted};
 use crate::declared::{Diff, json, kind as record};
+use crate::limits::HANDED_ON_AGAIN;
 use crate::node::{Node, Out};
 use crate::view::{RunEndView, RunView, RunsView};
 use crate::{deploy, facts};
@@ -175,7 +176,7 @@ impl Node {
         self.wire_group(now, wants, out);
         match begun {
             Ok((number, id)) => Outcome::Done(RunStarted { number, clone: id.number }),
-            Err(why) => Outcome::Refused(Refused::busy(why, Span::secs(1))),
+            Err(why) => Outcome::Refused(Refused::busy(why, HANDED_ON_AGAIN)),
         }
     }
 
