@@ -1,7 +1,8 @@
 //! All of the class on one node: its members of groups, the calls of its front doors, and the way between them.
 //!
-//! A call goes to the group's leader, one hop. It is sent again when nobody answers, when who was asked does not lead, and
-//! when that one dies, until its budget is over; it carries an id, so that it happens once however often it is sent.
+//! A call goes to the group's leader, one hop. It is sent again when nobody answers, when who was asked does not lead,
+//! and when that one dies, until its budget is over; it carries an id, so that it happens once however often it is
+//! sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,8 +72,8 @@ pub struct Linear {
     groups: BTreeMap<GroupId, Group>,
     /// What the disk has kept of groups that this node has not been told of yet.
     kept: BTreeMap<GroupId, Vec<Bytes>>,
-    /// Groups whose log cannot be read, or has what only a newer program knows. It takes no part in them in this life: with an empty log it would promise what the other
-    /// denies.
+    /// Groups whose log cannot be read, or has what only a newer program knows. It takes no part in them in this life:
+    /// with an empty log it would promise what the other denies.
     unreadable: BTreeSet<GroupId>,
     /// What was not forced may be missing there, and not all has been made up for.
     rebooted: bool,
@@ -464,8 +465,8 @@ impl Linear {
         self.bear(now, id, out);
     }
 
-    /// A group agreed on something that this program does not know. It takes no further part in it (rule 10): what it would make of it
-    /// is not what the others do. Its log stays for the newer program.
+    /// A group agreed on something that this program does not know. It takes no further part in it (rule 10): what it
+    /// would make of it is not what the others do. Its log stays for the newer program.
     fn leave_to_newer(&mut self, id: GroupId, out: &mut Vec<Output>) {
         self.groups.remove(&id);
         self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
@@ -514,8 +515,8 @@ impl Linear {
         let placed = self.placed.get(&id).cloned();
         let Some(placed) = placed else {
             if self.unread > 0 || version < place::created_at(id) {
-                // Its record is one that this program cannot read, or this node has not heard of it again since it started: no reason
-                // to think that it is gone (rule 10).
+                // Its record is one that this program cannot read, or this node has not heard of it again since it
+                // started: no reason to think that it is gone (rule 10).
                 return;
             }
             // Its namespace is not declared any more.
@@ -590,8 +591,8 @@ impl Linear {
         }
     }
 
-    /// Groups that this node leads and whose members are those that they should have; for the root group's leader. A group that a
-    /// split has made must also have agreed to something: then a majority has its half on disk.
+    /// Groups that this node leads and whose members are those that they should have; for the root group's leader. A
+    /// group that a split has made must also have agreed to something: then a majority has its half on disk.
     pub fn formed(&self) -> BTreeSet<GroupId> {
         let is_founded = |group: &Group| !group.placed.founders.is_empty() && group.is_as_wanted();
         let is_born = |group: &Group| self.born.values().any(|id| *id == group.id) && group.member.is_agreed();
@@ -631,7 +632,8 @@ impl Linear {
         group.leads() && group.is_as_wanted() && is_done && group.placed.members.iter().all(alive) && is_level()
     }
 
-    /// Who leads it, as far as this node knows: of a group that it is no member of, what it was told when it last asked.
+    /// Who leads it, as far as this node knows: of a group that it is no member of, what it was told when it last
+    /// asked.
     pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
         self.leaders.get(&group).copied().filter(|id| self.nodes.live.contains(id))
     }

@@ -1,7 +1,7 @@
-//! Certificates that come by themselves (RFC 8555), as the root group keeps what belongs to them: the key of the cluster's account, sealed
-//! as secrets are, and what went wrong, so that whoever leads next waits as long. Who asks is `coppice/src/acme.rs`, at the
-//! leader. That names are ours is shown at every node's HTTP door by what follows from the account's key alone, and at every HTTPS door
-//! by what is kept here for as long as a directory looks.
+//! Certificates that come by themselves (RFC 8555), as the root group keeps what belongs to them: the key of the
+//! cluster's account, sealed as secrets are, and what went wrong, so that whoever leads next waits as long. Who asks is
+//! `coppice/src/acme.rs`, at the leader. That names are ours is shown at every node's HTTP door by what follows from
+//! the account's key alone, and at every HTTPS door by what is kept here for as long as a directory looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

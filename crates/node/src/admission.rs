@@ -1,6 +1,7 @@
-//! Who is let in, and that it stays so: links are asked when they come up and again with each new declaration, membership knows
-//! nobody else, and the view tells the host, which asks for tunnels. A node that was removed is told so by those whom it knows, and
-//! ends; it believes more than half of them, two at least, and nobody less: it gives up all that it has.
+//! Who is let in, and that it stays so: links are asked when they come up and again with each new declaration,
+//! membership knows nobody else, and the view tells the host, which asks for tunnels. A node that was removed is told
+//! so by those whom it knows, and ends; it believes more than half of them, two at least, and nobody less: it gives up
+//! all that it has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

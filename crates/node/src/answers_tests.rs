@@ -1,5 +1,5 @@
-//! What each question to a node is answered, by a node alone in its cluster: what changes the declaration does so once, what is so
-//! already changes nothing, and what cannot be is refused with words that say what to do.
+//! What each question to a node is answered, by a node alone in its cluster: what changes the declaration does so once,
+//! what is so already changes nothing, and what cannot be is refused with words that say what to do.
 
 use std::sync::Arc;
 
@@ -249,7 +249,8 @@ fn who_links_is_heard_hung_up_on_or_told_by_what_is_declared_of_it() {
     let is_told = |out: &Out, id: u64| {
         out.iter().any(|e| matches!(e, Effect::Send { to, frame } if to.0 == id && frame.kind == kind::REMOVED))
     };
-    // Who comes, whether the node is sure of what is declared, and: it is a member, it is hung up on, it is told, it waits.
+    // Who comes, whether the node is sure of what is declared, and: it is a member, it is hung up on, it is told, it
+    // waits.
     for (id, name, strict, member, hung_up, told, waits) in [
         (2, "n2", true, true, false, false, false),
         (2, "n2", false, true, false, false, false),

@@ -26,14 +26,16 @@ macro_rules! asks {
             /// Messages between clients of all nodes.
             Channels(channels::Op),
             /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
-            /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
+            /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front
+            /// door.
             Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
-            /// A new key, made of `entropy`, for a namespace's cookies; answered as `Apply` is. With `end_sessions` the old keys
-            /// go at once.
+            /// A new key, made of `entropy`, for a namespace's cookies; answered as `Apply` is. With `end_sessions` the
+            /// old keys go at once.
             Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
             /// What this node's edge saw since the last time: goes to the manager, if there is one. Done at once.
             Demand(Demand),
-            /// What comes to this node's edge by priority: goes to all nodes. Answered at once, with what the others said last.
+            /// What comes to this node's edge by priority: goes to all nodes. Answered at once, with what the others
+            /// said last.
             Doors(Doors),
             /// Make a folder the next version of a service; answered as `Apply` is.
             Deploy { wish: deploy::Wish, entropy: [u8; 32] },
@@ -53,7 +55,8 @@ macro_rules! asks {
             RenewToken(renewed::Renewal),
             /// The next turn towards another authority of the cluster; answered as `Apply` is.
             TurnAuthority(authority::Turn),
-            /// Secrets of all services and certificates of the cluster, sealed with this key, for a backup. `entropy` is chance.
+            /// Secrets of all services and certificates of the cluster, sealed with this key, for a backup. `entropy`
+            /// is chance.
             Seal { key: Private, entropy: [u8; 32] },
             /// Run a command once, as a clone of a service, on this node.
             Run(Once),
@@ -75,14 +78,16 @@ macro_rules! asks {
             JoinTokens,
             /// Ends one of them, by its name.
             RevokeToken { name: String },
-            /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed meanwhile.
+            /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed
+            /// meanwhile.
             Leave { name: String, how: crate::Leaving, force: bool },
-            /// Take a node out of the declaration for good, whatever it still has: its certificate opens nothing any more.
-            /// Without `force` only if nothing is lost by it.
+            /// Take a node out of the declaration for good, whatever it still has: its certificate opens nothing any
+            /// more. Without `force` only if nothing is lost by it.
             Remove { name: String, force: bool },
             /// This node leaves for good, and its doors are closed: it is none of the cluster's any more.
             Depart,
-            /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for `Admit`.
+            /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for
+            /// `Admit`.
             Renew { former: NodeId, name: String, why: String, wish: NodeId },
             /// May this node have another certificate? It may as long as it is named. The host signs as for `Admit`.
             Certify,
@@ -90,7 +95,8 @@ macro_rules! asks {
             Certified { text: String },
             /// A service's overload begins or ends, as this node's doors see it.
             Overload { of: String, text: String },
-            /// May a node with this secret and name, and a program of this level, join? The host signs its certificate if so.
+            /// May a node with this secret and name, and a program of this level, join? The host signs its certificate
+            /// if so.
             Admit { secret_hash: [u8; 32], name: String, level: u32, wish: NodeId },
         }
 

@@ -1,6 +1,6 @@
-//! What this node's doors saw of each clone in the last moments: requests, failures, and how long answers took. Told with the
-//! node's report, so that every node can show which clone of a service is slow. The manager judges by fresher figures.
-//! And what the processes of its own clones use, told when it has changed by something worth telling.
+//! What this node's doors saw of each clone in the last moments: requests, failures, and how long answers took. Told
+//! with the node's report, so that every node can show which clone of a service is slow. The manager judges by fresher
+//! figures. And what the processes of its own clones use, told when it has changed by something worth telling.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -25,8 +25,8 @@ use crate::{
 pub(crate) struct Pending {
     id: AskId,
     deadline: Time,
-    /// Set while it waits for its turn: until this node has that version of the declaration, which changed under it (0: any), and
-    /// those before it have ended.
+    /// Set while it waits for its turn: until this node has that version of the declaration, which changed under it (0:
+    /// any), and those before it have ended.
     waits_for_version: Option<u64>,
     what: What,
 }
@@ -299,9 +299,9 @@ impl Node {
         self.pending.insert(self.proposals, Pending { waits_for_version: Some(0), ..pending });
     }
 
-    /// Proposes what is first in the queue. A change is compared with the whole declaration, so of several under way at once all but
-    /// one would be in vain, each time anew: this node's go one after the other, and those of several nodes wait for each other as long
-    /// as their callers do.
+    /// Proposes what is first in the queue. A change is compared with the whole declaration, so of several under way at
+    /// once all but one would be in vain, each time anew: this node's go one after the other, and those of several
+    /// nodes wait for each other as long as their callers do.
     pub(crate) fn propose_next(&mut self, now: Now, out: &mut Out) {
         loop {
             let is_under_way = |p: &Pending| p.waits_for_version.is_none() && p.what.is_asked();
@@ -711,8 +711,8 @@ impl Node {
         }
     }
 
-    /// As of what this node knows of the declaration: it has the authority's key from there. If it was removed meanwhile, it is told so
-    /// when it comes with its new certificate, and that opens nothing.
+    /// As of what this node knows of the declaration: it has the authority's key from there. If it was removed
+    /// meanwhile, it is told so when it comes with its new certificate, and that opens nothing.
     fn certify(&self) -> Outcome<Admitted> {
         if self.root.declared().version == 0 {
             let why = "this node has not heard of the declaration yet";

@@ -1,7 +1,7 @@
-//! The cluster's authority, whose key signs the certificates of nodes, and how another one takes its place while nodes run. Three turns,
-//! each begun by an operator's command when every node has followed the one before: all trust the new one, too; all take certificates of
-//! it; the old one counts no more. What a node has followed it says with its report ([`AUTHORITY_TURN`]); what following is stands in
-//! `coppice/src/certificate.rs`.
+//! The cluster's authority, whose key signs the certificates of nodes, and how another one takes its place while nodes
+//! run. Three turns, each begun by an operator's command when every node has followed the one before: all trust the new
+//! one, too; all take certificates of it; the old one counts no more. What a node has followed it says with its report
+//! ([`AUTHORITY_TURN`]); what following is stands in `coppice/src/certificate.rs`.
 
 use base::process::Private;
 use base::{Outcome, Refused, Unknown};

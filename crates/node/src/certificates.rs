@@ -1,6 +1,6 @@
-//! Certificates of the cluster as the root group keeps them: what clients are shown anyway in the clear, the key sealed as
-//! [secrets](crate::secrets) are, and bound to its name. Whether a certificate is one, and whose key it has, was looked at by the front
-//! door that brings it: nothing here reads X.509.
+//! Certificates of the cluster as the root group keeps them: what clients are shown anyway in the clear, the key sealed
+//! as [secrets](crate::secrets) are, and bound to its name. Whether a certificate is one, and whose key it has, was
+//! looked at by the front door that brings it: nothing here reads X.509.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,7 +180,8 @@ pub fn remove(now: &Declared, name: &str) -> Result<Diff, String> {
     Ok(Diff { lines: vec![format!("- certificate {name}")], change })
 }
 
-/// All certificates, opened: for the doors. One whose key does not open is left out, and is in no list of what is shown to clients.
+/// All certificates, opened: for the doors. One whose key does not open is left out, and is in no list of what is shown
+/// to clients.
 pub(crate) fn opened(now: &Declared) -> Vec<Keyed> {
     let of = |(name, kept): (&str, Kept)| {
         let key = secrets::open_record(now, &record_name(name), &kept.key)?;
@@ -234,7 +235,8 @@ pub(crate) fn record_name(name: &str) -> String {
 const OF_CERTIFICATE: &str = "cert/";
 
 impl Node {
-    /// Takes what is declared to the doors. What stays the same stays the same pointer, so that they see by it that nothing changed.
+    /// Takes what is declared to the doors. What stays the same stays the same pointer, so that they see by it that
+    /// nothing changed.
     pub(crate) fn show_certificates(&mut self) {
         let declared = self.root.declared();
         let (keyed, views) = (opened(declared), views(declared));

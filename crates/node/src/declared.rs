@@ -31,8 +31,8 @@ pub mod kind {
     pub const NAMESPACE: &str = "namespace";
     /// What answers of services pass.
     pub const PIPELINE: &str = "pipeline";
-    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services and keys of
-    /// certificates, sealed, and their key. Never exported.
+    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services and
+    /// keys of certificates, sealed, and their key. Never exported.
     pub const SECRET: &str = "secret";
     /// What people want: where it is kept, and what may stand there.
     pub const PROFILE: &str = "profile";
@@ -46,8 +46,8 @@ pub mod kind {
     pub const JOIN: &str = "join";
     /// Nodes admitted, by name.
     pub const NODE: &str = "node";
-    /// Who some nodes were before their disks forgot something, or an operator removed them, by id: see [`super::Former`]. They are
-    /// never let in again.
+    /// Who some nodes were before their disks forgot something, or an operator removed them, by id: see
+    /// [`super::Former`]. They are never let in again.
     pub const FORMER: &str = "former";
     /// Versions of a service: [`clones::deploy::Deployed`].
     pub const DEPLOY: &str = "deploy";
@@ -175,8 +175,9 @@ pub fn only_service(file: &str, text: &str) -> Result<(String, ServiceSpec), Str
     }
 }
 
-/// The services of a folder's declaration, each with a declaration of its own that has all namespaces: in the order in which they are
-/// rolled out, those that nobody reaches first, else as they stand in the file. Of a single one it is the text itself.
+/// The services of a folder's declaration, each with a declaration of its own that has all namespaces: in the order in
+/// which they are rolled out, those that nobody reaches first, else as they stand in the file. Of a single one it is
+/// the text itself.
 ///
 /// # Errors
 /// A sentence: it cannot be read, or declares no service.
@@ -248,7 +249,8 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
         if let Some(before) = now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)) {
-            // What was deployed stays so; a file that knows nothing of it does not take it away. A built-in service takes its place.
+            // What was deployed stays so; a file that knows nothing of it does not take it away. A built-in service
+            // takes its place.
             if spec.code.is_none() && spec.builtin.is_none() {
                 spec.code.clone_from(&before.code);
             }
@@ -363,7 +365,8 @@ pub fn has_builtins(file: &str, text: &str, known: &[&str]) -> Result<(), String
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-/// Keys and classes that only a newer program knows need a cluster that agreed on its level: an older node would go by its defaults.
+/// Keys and classes that only a newer program knows need a cluster that agreed on its level: an older node would go by
+/// its defaults.
 ///
 /// # Errors
 /// A sentence a line, as of [`diff`].
@@ -629,8 +632,8 @@ pub(crate) fn secret_name(namespace: &str) -> String {
     format!("ns/{namespace}")
 }
 
-/// With which a service's clones reach each other. It follows from the operator's token and a salt, if it was made anew since, so that
-/// every node knows it; neither follows from it. None if there is no operator's token.
+/// With which a service's clones reach each other. It follows from the operator's token and a salt, if it was made anew
+/// since, so that every node knows it; neither follows from it. None if there is no operator's token.
 pub fn service_token(admin: &str, service: &str, salt: &str) -> Option<String> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, admin.as_bytes());
     let blank = if salt.is_empty() { "" } else { " " };

@@ -1,5 +1,5 @@
-//! How a node that leaves goes on: what it waits for, for how long, and whether it stays after all. It knows neither the cluster nor the
-//! machines of its node: `leave.rs` says what ties the node, and does what comes of it.
+//! How a node that leaves goes on: what it waits for, for how long, and whether it stays after all. It knows neither
+//! the cluster nor the machines of its node: `leave.rs` says what ties the node, and does what comes of it.
 
 use base::{Boot, NodeId, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// Whether it need not be passed on any more. `lives`: the life that it is about goes on. `heard`: what that node says of its
-    /// leaving, whether by force.
+    /// Whether it need not be passed on any more. `lives`: the life that it is about goes on. `heard`: what that node
+    /// says of its leaving, whether by force.
     pub fn is_over(&self, lives: bool, heard: Option<bool>, passed_for: Span) -> bool {
         !lives || heard.is_some_and(|force| force >= self.force) || passed_for > WISH_KEPT
     }

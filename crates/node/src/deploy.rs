@@ -1,5 +1,5 @@
-//! Deploys and rollbacks as changes of the declaration: a folder that every node can fetch becomes a version of a service. A
-//! version that follows another is rolled out by the manager, whose verdict is a change, too.
+//! Deploys and rollbacks as changes of the declaration: a folder that every node can fetch becomes a version of a
+//! service. A version that follows another is rolled out by the manager, whose verdict is a change, too.
 
 use clones::deploy::{Deployed, Program, TAKEN_BACK, Version};
 use clones::spec::ServiceSpec;
@@ -56,8 +56,8 @@ fn put(change: &mut Change, service: &str, file: String, spec: ServiceSpec, depl
     change.puts.push((kind::DEPLOY.into(), service.into(), json(deployed)));
 }
 
-/// What applying a file changes. A version stays what it is: where a file declares another program for a service that was
-/// deployed, that is its next version, and is rolled out.
+/// What applying a file changes. A version stays what it is: where a file declares another program for a service that
+/// was deployed, that is its next version, and is rolled out.
 ///
 /// # Errors
 /// As of [`declared::diff`].

@@ -29,8 +29,8 @@ pub const DECISIONS: &str = "decisions";
 pub const SLOW_DISK: &str = "slow-disk";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub use state::linear::FORMED;
-/// Groups that this node leads, at most [`crate::limits::LEADS_TOLD_MAX`] of them: each node, at each change. Those that are not
-/// their members know their leaders by it; to show them.
+/// Groups that this node leads, at most [`crate::limits::LEADS_TOLD_MAX`] of them: each node, at each change. Those
+/// that are not their members know their leaders by it; to show them.
 pub const LEADS: &str = "leads";
 
 /// The voters of the root group: its leader, at each change. Those that are not its members know them by it.
@@ -60,7 +60,8 @@ pub struct NodeReport {
     pub cpu_millis: u32,
     pub resident_bytes: u64,
     pub gauges: Arc<BTreeMap<String, u64>>,
-    /// On their way: the gauges of stages, by stage, each in the order of [`STAGE_GAUGES`]. Their names would be most of what is sent.
+    /// On their way: the gauges of stages, by stage, each in the order of [`STAGE_GAUGES`]. Their names would be most
+    /// of what is sent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<String, Vec<u64>>,
     /// What its state classes tell.

@@ -1,6 +1,6 @@
-//! Frames of peers that are not what they should be: not of this protocol, or words that their sender cannot have. They change
-//! nothing, are counted, and are told now and then; who sends nothing else is hung up on. And lies about this node, which the
-//! machines refute by themselves: here they are told to people.
+//! Frames of peers that are not what they should be: not of this protocol, or words that their sender cannot have. They
+//! change nothing, are counted, and are told now and then; who sends nothing else is hung up on. And lies about this
+//! node, which the machines refute by themselves: here they are told to people.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! A node that is asked to restart, or to leave for good; what it waits for is decided in `departure.rs`. Any node may be asked, and
-//! passes the wish on as a fact. The one
-//! that is meant says that it is leaving; then the manager moves its clones, and others lead the groups that it leads. If
-//! it leaves for good, the brick map and all groups go on without it. When all that is done, all other bricks are settled, and the
-//! groups that it comes back to are whole, its doors are told to close, and the process ends when they have. A restart is not needed
-//! for safety: a node may be killed at any moment. It only makes it unnoticed. Who leaves for good may have the only copy of
-//! something, or one of two: it does not end before others have it.
+//! A node that is asked to restart, or to leave for good; what it waits for is decided in `departure.rs`. Any node may
+//! be asked, and passes the wish on as a fact. The one that is meant says that it is leaving; then the manager moves
+//! its clones, and others lead the groups that it leads. If it leaves for good, the brick map and all groups go on
+//! without it. When all that is done, all other bricks are settled, and the groups that it comes back to are whole, its
+//! doors are told to close, and the process ends when they have. A restart is not needed for safety: a node may be
+//! killed at any moment. It only makes it unnoticed. Who leaves for good may have the only copy of something, or one of
+//! two: it does not end before others have it.
 
 use std::collections::BTreeSet;
 

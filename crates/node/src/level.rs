@@ -1,10 +1,11 @@
-//! The cluster's level ([`base::level`]): which functions, arguments and log entries all nodes understand alike. It is a record of
-//! the root group, which its leader raises as soon as all nodes have more. It never sinks: what came with it may be in any log.
+//! The cluster's level ([`base::level`]): which functions, arguments and log entries all nodes understand alike. It is
+//! a record of the root group, which its leader raises as soon as all nodes have more. It never sinks: what came with
+//! it may be in any log.
 //!
-//! A node whose program has less does not take part. It finds out by its own log, by the record when the root group brings it, or
-//! because whoever it connects to says so and hangs up; then it ends, and leaves all that it has to the newer program. Such a word
-//! ends a process, so it counts only of those that this node has dialled itself and that say nothing else, while nobody takes it
-//! in; and if it knows who the root group is, only of most of that.
+//! A node whose program has less does not take part. It finds out by its own log, by the record when the root group
+//! brings it, or because whoever it connects to says so and hangs up; then it ends, and leaves all that it has to the
+//! newer program. Such a word ends a process, so it counts only of those that this node has dialled itself and that say
+//! nothing else, while nobody takes it in; and if it knows who the root group is, only of most of that.
 
 use base::{Effect, Frame, NodeId, Note, Now, Time, kind};
 use cluster::Card;
@@ -104,8 +105,9 @@ impl Node {
         out.extend(std::mem::take(&mut self.turned_away).into_iter().map(|peer| Effect::Hangup { peer }));
     }
 
-    /// At the root group's leader: what all nodes have becomes what they agree on. One that is away may come back with any program,
-    /// so it is waited for as long as it is a member of a group; later it has to come with one that will do.
+    /// At the root group's leader: what all nodes have becomes what they agree on. One that is away may come back with
+    /// any program, so it is waited for as long as it is a member of a group; later it has to come with one that will
+    /// do.
     pub(crate) fn keep_level(&mut self, now: Now, out: &mut Out) {
         let all = self.level_of_all();
         if all > self.agreed() {

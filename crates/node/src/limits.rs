@@ -8,16 +8,18 @@ pub const TICK: Span = Span::millis(200);
 pub const SHARDS_EVERY: Span = Span::secs(1);
 /// A view is rebuilt at most this often, unless routes changed: people and charts do not see faster.
 pub const VIEW_EVERY: Span = Span::millis(100);
-/// A node of more clones than one fact tells of says what has changed of them so often at most: when all start, each changes twice
-/// within moments. Short beside the time between "out of the routes" and the stop signal.
+/// A node of more clones than one fact tells of says what has changed of them so often at most: when all start, each
+/// changes twice within moments. Short beside the time between "out of the routes" and the stop signal.
 pub const CLONES_TOLD_EVERY: Span = Span::millis(50);
 /// How often a node says how it is.
 pub const REPORT_EVERY: Span = Span::secs(1);
-/// What doors saw of each clone is told of one to two spans of this: some requests of who is asked little, and news to people.
+/// What doors saw of each clone is told of one to two spans of this: some requests of who is asked little, and news to
+/// people.
 pub const ASKED_OVER: Span = Span::secs(5);
 /// Clones of which a report tells that, those that were asked most: some 80 bytes each, a quarter of a beacon.
 pub const ASKED_TOLD_MAX: usize = 200;
-/// Bytes of a report for how long answers of clones took and what is under way: some 150 for a clone that is asked much.
+/// Bytes of a report for how long answers of clones took and what is under way: some 150 for a clone that is asked
+/// much.
 pub const TOOK_TOLD_BYTES: usize = 12 << 10;
 /// Bytes of what a node tells of its clones' processes: half of a beacon, some 1,000 clones.
 pub const USES_TOLD_BYTES: usize = 32 << 10;
@@ -39,8 +41,8 @@ pub const HANDED_ON_AGAIN: Span = Span::secs(1);
 pub const OWN_CHANGE_BUDGET: Span = Span::secs(2);
 /// Nodes that died are shown for this long.
 pub const DEAD_SHOWN: Span = Span::secs(3600);
-/// Nodes of the past that are remembered, so that they are told, also by a node that is behind; the oldest go. Nobody lets these in
-/// either: they are not named.
+/// Nodes of the past that are remembered, so that they are told, also by a node that is behind; the oldest go. Nobody
+/// lets these in either: they are not named.
 pub const FORMERS_MAX: usize = 1024;
 /// Links of nodes that are not named, or not yet: more than join at a time.
 pub const WAITING_MAX: usize = 64;
@@ -76,7 +78,8 @@ const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "tw
 
 /// Namespaces of which a node tells what it has: a report is a few kilobytes, and sent each second.
 pub const USED_TOLD_MAX: usize = 64;
-/// Percent of what a namespace may hold at which it is told: when there is time to do something, and when it is too late.
+/// Percent of what a namespace may hold at which it is told: when there is time to do something, and when it is too
+/// late.
 pub const USED_TOLD_AT: [u32; 2] = [80, 100];
 /// Percent below which a namespace must have been meanwhile to be told of again.
 pub const USED_AGAIN_BELOW: u32 = 70;
@@ -93,11 +96,14 @@ pub const SLOW_KEPT: Span = Span::secs(300);
 /// Forces under way that are measured.
 pub const PACE_UNDER_WAY_MAX: usize = 4_096;
 
-/// A line in the log about bad frames of peers comes at most so often, as one about strangers: a peer can send thousands a second.
+/// A line in the log about bad frames of peers comes at most so often, as one about strangers: a peer can send
+/// thousands a second.
 pub const BAD_FRAMES_TOLD_EVERY: Span = Span::secs(1);
-/// A peer that sends so many bad frames without a good one between them speaks another protocol, or is ill: it is hung up on.
+/// A peer that sends so many bad frames without a good one between them speaks another protocol, or is ill: it is hung
+/// up on.
 pub const BAD_FRAMES_IN_ROW_MAX: u32 = 100;
-/// An event about lies, or about a peer that was hung up on, comes at most so often: [`EVENTS_MAX`] is all that people see.
+/// An event about lies, or about a peer that was hung up on, comes at most so often: [`EVENTS_MAX`] is all that people
+/// see.
 pub const LIES_TOLD_EVERY: Span = Span::secs(10);
 /// Who is told that it is turned away waits so long before it believes it: all that it has dialled have spoken by then.
 pub const TURNED_AWAY_WAIT: Span = Span::secs(1);

@@ -1,5 +1,5 @@
-//! What is wrong with a declaration as a whole, where each of its parts may be right: services, namespaces, pipelines and certificates that
-//! name each other.
+//! What is wrong with a declaration as a whole, where each of its parts may be right: services, namespaces, pipelines
+//! and certificates that name each other.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,8 @@ fn more_than_older_programs_take(agreed: u32, services: &BTreeMap<String, Servic
     Some(SpecError { key: "service".into(), why })
 }
 
-/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`, queues in those of class `linear`.
+/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`, queues in those of
+/// class `linear`.
 fn wrong_classes(
     services: &BTreeMap<String, ServiceSpec>,
     namespaces: &BTreeMap<String, NamespaceSpec>,

@@ -170,11 +170,13 @@ pub struct Node {
     /// Tokens of services, by name.
     pub(crate) service_tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
-    /// Tokens that open besides those of now, how they are shown, and when the first of them ends, milliseconds since 1970.
+    /// Tokens that open besides those of now, how they are shown, and when the first of them ends, milliseconds since
+    /// 1970.
     pub(crate) former_tokens: Arc<Formers>,
     pub(crate) former_tokens_shown: Arc<[FormerTokenView]>,
     pub(crate) former_tokens_end_ms: Option<u64>,
-    /// The declared services and namespaces, and services as routes without clones. Read when the declaration changes, not with each view.
+    /// The declared services and namespaces, and services as routes without clones. Read when the declaration changes,
+    /// not with each view.
     pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
     pub(crate) namespaces: Arc<BTreeMap<String, NamespaceSpec>>,
     pub(crate) routed: Vec<RouteService>,
@@ -323,8 +325,8 @@ impl Node {
         }
     }
 
-    /// What its edge says of its requests is told to nobody, and what others' edges say is not heard: to show that traffic needs none
-    /// of it.
+    /// What its edge says of its requests is told to nobody, and what others' edges say is not heard: to show that
+    /// traffic needs none of it.
     pub fn without_reports(mut self) -> Self {
         self.reports = false;
         self
@@ -336,7 +338,8 @@ impl Node {
         self
     }
 
-    /// Plants the bug that others' words on third parties are believed and those on this node are not refuted, for tests of the promises.
+    /// Plants the bug that others' words on third parties are believed and those on this node are not refuted, for
+    /// tests of the promises.
     pub fn believing(mut self) -> Self {
         (self.membership, self.beacons) = (self.membership.believing(), self.beacons.believing());
         self.believes = true;
@@ -491,7 +494,8 @@ impl Node {
         }
     }
 
-    /// What no event announces: a brick that has filled, asks that ran out of time, nodes dead for so long that the map changes.
+    /// What no event announces: a brick that has filled, asks that ran out of time, nodes dead for so long that the map
+    /// changes.
     fn tick(&mut self, now: Now, out: &mut Out) {
         self.report_brick(now, out);
         self.expire_pending(now, out);

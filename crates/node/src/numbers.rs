@@ -1,6 +1,6 @@
-//! The numbers of namespaces, which frames and disks have in place of names. None is given twice, as nodes keep what lies under one for a
-//! while after its namespace was removed. The last one given is a record of the root group, which only grows: what lies under a number up to
-//! it that no namespace has is of one that was removed, and may go.
+//! The numbers of namespaces, which frames and disks have in place of names. None is given twice, as nodes keep what
+//! lies under one for a while after its namespace was removed. The last one given is a record of the root group, which
+//! only grows: what lies under a number up to it that no namespace has is of one that was removed, and may go.
 
 use bytes::Bytes;
 use cluster::root::Declared;
@@ -14,8 +14,8 @@ const NAME: &str = "namespace";
 /// The level from which the record is kept. An older program would give numbers by what it sees, and again.
 pub const LEVEL: u32 = 6;
 
-/// Numbers that are left out where the record begins in a cluster of older programs: those gave the highest one again when its namespace had
-/// been removed, and nobody knows how high they once were.
+/// Numbers that are left out where the record begins in a cluster of older programs: those gave the highest one again
+/// when its namespace had been removed, and nobody knows how high they once were.
 const LEFT_OUT: u32 = 1024;
 
 /// The last number that was given, if that is kept.

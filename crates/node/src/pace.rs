@@ -1,8 +1,8 @@
-//! How fast this node's disk forces what it is given. Who waits for the forces of a slow disk would do better elsewhere: the
-//! node hands over what it leads, and its groups go to other nodes if it stays slow.
+//! How fast this node's disk forces what it is given. Who waits for the forces of a slow disk would do better
+//! elsewhere: the node hands over what it leads, and its groups go to other nodes if it stays slow.
 //!
-//! A force is measured from when it is asked for until it has happened, with all that it waits for. The disk is slow when even the
-//! quickest force of each of the last spans took long: a moment's burden makes some slow, never all.
+//! A force is measured from when it is asked for until it has happened, with all that it waits for. The disk is slow
+//! when even the quickest force of each of the last spans took long: a moment's burden makes some slow, never all.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! What is said by beacon in another way than one fact to all: in parts, where it is long (what runs where, what is to, and what is said
-//! of members: [`clones::parts`]), and as figures, to a few nodes at a time. What was said is read in `told.rs`.
+//! What is said by beacon in another way than one fact to all: in parts, where it is long (what runs where, what is to,
+//! and what is said of members: [`clones::parts`]), and as figures, to a few nodes at a time. What was said is read in
+//! `told.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,8 @@ use crate::facts;
 use crate::limits::{CLONES_TOLD_EVERY, REPORT_TTL};
 use crate::node::{Node, Out};
 
-/// Whether what a node assigns is to be done: it speaks for itself, in this life if that is known, and is one of those who decide it.
+/// Whether what a node assigns is to be done: it speaks for itself, in this life if that is known, and is one of those
+/// who decide it.
 fn is_to_be_done(new: &Assignments, origin: NodeId, boot: Option<Boot>, leads: &[Option<NodeId>]) -> bool {
     new.by == origin && boot.is_none_or(|boot| boot == new.boot) && leads.contains(&Some(origin))
 }

@@ -37,7 +37,8 @@ pub(crate) const SIZE_FIGURE: &str = "disk.size_bytes";
 pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
 /// ... and how often it could not be renewed since it should have been, tried again and again.
 pub const CERTIFICATE_FAILED: &str = "certificate.renewals_failed";
-/// ... and of the certificates that a node has from files, if it has some: when the first one ends, and how many are not taken.
+/// ... and of the certificates that a node has from files, if it has some: when the first one ends, and how many are
+/// not taken.
 pub const FILES_END: &str = "certificate.files_end_at_s";
 pub const FILES_WRONG: &str = "certificate.files_wrong";
 
@@ -62,11 +63,13 @@ const FIGURES: [Figure; 12] = [
     Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
 ];
 
-/// What clones can do on a node of a service that bounds their memory or their number, as the node has no control groups.
+/// What clones can do on a node of a service that bounds their memory or their number, as the node has no control
+/// groups.
 const LACKS_GROUPS: &str = "take the memory of their `limits` in each of their processes anew, and start any number of them unless \
                             they have a `user` (no control groups: Delegate=memory pids in the node's unit)";
 
-/// What clones can do on a node because its kernel cannot keep them from it, for people, by the version of its Landlock.
+/// What clones can do on a node because its kernel cannot keep them from it, for people, by the version of its
+/// Landlock.
 fn sandbox_lacks(has: u64) -> Vec<String> {
     let lacks: &[&str] = match has {
         0 => &["read the node's keys and log: its kernel has no Landlock (Linux 5.13 or later, and lsm=landlock)"],
@@ -99,7 +102,8 @@ impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
-        // Who entered anew is shown once, as who it is now; who was removed, not at all. This node shows itself to the end.
+        // Who entered anew is shown once, as who it is now; who was removed, not at all. This node shows itself to the
+        // end.
         let (admission, me) = (Arc::clone(&self.admission), self.me());
         self.seen.retain(|id, _| *id == me || !admission.gone.contains_key(id));
         self.show_shards(now);
@@ -437,7 +441,8 @@ impl Node {
     }
 }
 
-/// Hot keys as nodes tell of them, the hottest first. Several nodes may read one key: their members answer reads that may be stale.
+/// Hot keys as nodes tell of them, the hottest first. Several nodes may read one key: their members answer reads that
+/// may be stale.
 fn together<'a>(told: impl Iterator<Item = &'a HotKeyView>) -> Vec<HotKeyView> {
     let mut hot: Vec<HotKeyView> = Vec::new();
     for told in told {
@@ -450,7 +455,8 @@ fn together<'a>(told: impl Iterator<Item = &'a HotKeyView>) -> Vec<HotKeyView> {
     hot
 }
 
-/// Queues as nodes tell of them, the one whose job waits longest first. Who led before may tell of one, too, for a moment.
+/// Queues as nodes tell of them, the one whose job waits longest first. Who led before may tell of one, too, for a
+/// moment.
 fn by_age<'a>(told: impl Iterator<Item = &'a QueueView>) -> Vec<QueueView> {
     let mut queues: Vec<QueueView> = told.cloned().collect();
     queues.sort_by(|a, b| b.oldest_ms.cmp(&a.oldest_ms).then_with(|| a.name.cmp(&b.name)));

@@ -1,5 +1,6 @@
-//! What the root group's leader has planned by the state classes: when each of them looks, and what all are shown. Which records there
-//! should be is the class's own ([`class::Class::plan`]); a plan becomes a proposal like any change (`asks.rs`).
+//! What the root group's leader has planned by the state classes: when each of them looks, and what all are shown.
+//! Which records there should be is the class's own ([`class::Class::plan`]); a plan becomes a proposal like any change
+//! (`asks.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,8 @@ struct Look {
 }
 
 impl Plans {
-    /// Whether a class is to look now: the declaration is another one, or `every` has passed. It counts as having looked then.
+    /// Whether a class is to look now: the declaration is another one, or `every` has passed. It counts as having
+    /// looked then.
     fn is_due(&mut self, class: Number, every: Span, version: u64, now: Time) -> bool {
         if self.looks.get(&class).is_some_and(|last| last.version == version && now < last.next_at) {
             return false;

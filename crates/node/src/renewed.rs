@@ -1,7 +1,7 @@
-//! Tokens that are made anew, when one may have leaked: the operator's and those of namespaces. The one before opens for a while longer,
-//! so that programs can be told the new one, and then nothing. Each node looks at its own clock for that: no change is needed when the
-//! while is over. Tokens of services follow from the operator's and change with it; one that is to change alone gets a salt. (Join
-//! tokens: `tokens.rs`.)
+//! Tokens that are made anew, when one may have leaked: the operator's and those of namespaces. The one before opens
+//! for a while longer, so that programs can be told the new one, and then nothing. Each node looks at its own clock for
+//! that: no change is needed when the while is over. Tokens of services follow from the operator's and change with it;
+//! one that is to change alone gets a salt. (Join tokens: `tokens.rs`.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ pub struct FormerTokenView {
 struct Former {
     token: String,
     until_ms: u64,
-    /// Mark of the one that took its place: with another one (its namespace was removed and declared again) it opens nothing.
+    /// Mark of the one that took its place: with another one (its namespace was removed and declared again) it opens
+    /// nothing.
     next: String,
 }
 

@@ -1,5 +1,5 @@
-//! Runs of services (`clones::runs`) as changes of the declaration, and the words about them between nodes and the root group's
-//! leader. What runs where is the planner's matter.
+//! Runs of services (`clones::runs`) as changes of the declaration, and the words about them between nodes and the root
+//! group's leader. What runs where is the planner's matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

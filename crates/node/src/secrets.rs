@@ -1,6 +1,6 @@
-//! Secrets of services as the root group keeps them: sealed one by one with a key that is a record of its own, each bound to its
-//! service and name. Their values are for the clones alone; what people are shown is names. What that protects, and what not, is said
-//! in SECURITY.md.
+//! Secrets of services as the root group keeps them: sealed one by one with a key that is a record of its own, each
+//! bound to its service and name. Their values are for the clones alone; what people are shown is names. What that
+//! protects, and what not, is said in SECURITY.md.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Join tokens as the root group keeps them: under the hash of their secret, with an end and a number of uses. The change that admits
-//! a node is the one that uses the token up, so two newcomers cannot both be the last.
+//! Join tokens as the root group keeps them: under the hash of their secret, with an end and a number of uses. The
+//! change that admits a node is the one that uses the token up, so two newcomers cannot both be the last.
 
 use std::collections::BTreeMap;
 

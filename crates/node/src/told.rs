@@ -1,5 +1,5 @@
-//! What nodes say of themselves by beacon, read once, when it comes: views, the manager and whoever places groups look at it many
-//! times a second.
+//! What nodes say of themselves by beacon, read once, when it comes: views, the manager and whoever places groups look
+//! at it many times a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! What namespaces take of what they may: operations a second at this node's doors, and what they hold. Of that each node tells what it has of them, all show the sum, and the root group's leader
-//! says when one comes near its bound.
+//! What namespaces take of what they may: operations a second at this node's doors, and what they hold. Of that each
+//! node tells what it has of them, all show the sum, and the root group's leader says when one comes near its bound.
 
 use base::text::size_text;
 use base::{Now, Refused};
@@ -55,7 +55,8 @@ impl Node {
         Some(op.refused(refused).into())
     }
 
-    /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.
+    /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells
+    /// nothing of it.
     pub(crate) fn used_view(&self, name: &str) -> Option<UsedView> {
         let spec = self.namespaces.get(name)?;
         let copies = self.classes.copies(spec, self.live_cards().count())?;
@@ -75,8 +76,8 @@ impl Node {
         })
     }
 
-    /// At the root group's leader: says it when a namespace whose shards are not declared grows so large that it would be split, if it
-    /// said that it may be.
+    /// At the root group's leader: says it when a namespace whose shards are not declared grows so large that it would
+    /// be split, if it said that it may be.
     pub(crate) fn keep_large(&mut self, now: Now, out: &mut Out) {
         let silent = |spec: &NamespaceSpec| spec.linear().is_some_and(|spec| spec.shards.is_none());
         let names: Vec<String> =

@@ -160,7 +160,8 @@ pub struct NodeView {
     /// When its certificate ends, milliseconds since 1970; it is renewed long before. None of an older program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_ends_at_ms: Option<u64>,
-    /// Less than a third of its certificate's time is left, and it could not be renewed; the node's log and an event say why.
+    /// Less than a third of its certificate's time is left, and it could not be renewed; the node's log and an event
+    /// say why.
     #[serde(default)]
     pub certificate_fails: bool,
     /// What clones can do there because the kernel cannot keep them from it, for people.
@@ -171,8 +172,8 @@ pub struct NodeView {
     /// What is wrong with its disk: until that is over it takes no part in any group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// Its disk is slow: a force takes so long at least, milliseconds. It leads nothing that others can lead, and its groups go
-    /// elsewhere if that lasts.
+    /// Its disk is slow: a force takes so long at least, milliseconds. It leads nothing that others can lead, and its
+    /// groups go elsewhere if that lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_force_ms: Option<u64>,
     /// The node runs clones only when the others are full.
@@ -218,7 +219,8 @@ pub struct StubView {
     pub timeouts: u64,
     /// Requests not sent as the window was full, since this node started.
     pub no_room: u64,
-    /// Requests not sent as the brick said that it has too much to do for what matters so little, since this node started.
+    /// Requests not sent as the brick said that it has too much to do for what matters so little, since this node
+    /// started.
     pub turned_away: u64,
     /// Writes that the brick refused as its memory is full, since this node started.
     pub full: u64,
@@ -246,7 +248,8 @@ pub struct ServiceView {
     /// The file that describes it to programs, in the folder that was deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openapi: Option<String>,
-    /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
+    /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions
+    /// (`shop:search`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,
     /// In the order in which they are asked.
@@ -445,8 +448,8 @@ pub struct CloneView {
     /// What all doors saw of it in the last 5 to 10 s; left out if it was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedView>,
-    /// Processor time of its process and of those that this started, in thousandths of a core, as its node last said; told anew when it
-    /// is others by a quarter, and by 20. Left out if its node does not know.
+    /// Processor time of its process and of those that this started, in thousandths of a core, as its node last said;
+    /// told anew when it is others by a quarter, and by 20. Left out if its node does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
     /// ... and their resident memory, to a MiB; told anew when it is others by an eighth.
@@ -463,7 +466,8 @@ pub struct AskedView {
     pub failed: u64,
     /// Until an answer began, on average.
     pub mean_us: u64,
-    /// Half of the answers, and 99 in 100, began within that: at most a quarter too high. Left out of what older nodes say.
+    /// Half of the answers, and 99 in 100, began within that: at most a quarter too high. Left out of what older nodes
+    /// say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -495,14 +499,16 @@ impl AskedView {
 
 /// Fewer answers say little.
 const SLOW_ANSWERS_MIN: u64 = 3;
-/// Who takes so many times what the others take is slow; and with few answers, which is what edges leave to who is slow, so many ...
+/// Who takes so many times what the others take is slow; and with few answers, which is what edges leave to who is
+/// slow, so many ...
 const SLOW_TIMES: u64 = 2;
 const SLOW_TIMES_FEW: u64 = 5;
 /// ... if it is more than this, microseconds: below it is noise.
 const SLOW_MIN_US: u64 = 2_000;
 
 impl ServiceView {
-    /// The clone that stands out: it answers nothing while others do, or half of its answers take twice what the others' take.
+    /// The clone that stands out: it answers nothing while others do, or half of its answers take twice what the
+    /// others' take.
     pub fn slowest(&self) -> Option<Slowest<'_>> {
         let asked = || self.clones.iter().filter_map(|clone| Some((clone, clone.asked?)));
         let others = |but: &CloneView| {
@@ -580,7 +586,8 @@ pub struct NamespaceView {
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,
-    /// What is declared of the number of its consensus groups: a number, `auto`, or nothing, and then it stays as it is.
+    /// What is declared of the number of its consensus groups: a number, `auto`, or nothing, and then it stays as it
+    /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards_declared: Option<String>,
     /// Its consensus groups, if its class has any.
@@ -592,13 +599,14 @@ pub struct NamespaceView {
     /// Queues of jobs of a linear namespace, those whose jobs wait longest first; 64 of each node that leads some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueView>,
-    /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session` only.
+    /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session`
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub odds: Option<Odds>,
 }
 
-/// Acknowledged writes are lost only if the power of a majority of a group's machines fails at once, and then those that
-/// were not yet forced to disk there.
+/// Acknowledged writes are lost only if the power of a majority of a group's machines fails at once, and then those
+/// that were not yet forced to disk there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LossWindow {
     /// The force of a write begins so many milliseconds after it at the latest.
@@ -659,9 +667,8 @@ pub struct GroupsView {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `deployed`, `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
-    /// `disk`, `anew`, `removed`, `overload`,
-    /// `warning`.
+    /// `deployed`, `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`,
+    /// `leader`, `applied`, `switched`, `leaving`, `disk`, `anew`, `removed`, `overload`, `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.
     pub who: String,

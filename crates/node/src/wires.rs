@@ -48,8 +48,8 @@ impl Node {
         }
     }
 
-    /// Somebody knows of a later life of this node. Its process ends over that, so the word of one counts only if it votes on
-    /// what is declared; of others it takes two.
+    /// Somebody knows of a later life of this node. Its process ends over that, so the word of one counts only if it
+    /// votes on what is declared; of others it takes two.
     fn is_older(&mut self, now: Now, by: NodeId, why: String, out: &mut Out) {
         self.older_by.insert(by);
         let voters = self.root.voters();

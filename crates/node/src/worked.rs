@@ -1,5 +1,5 @@
-//! Backlogs of jobs that services say they work on: what leaders of class `linear` tell of them goes to the manager, which sizes the
-//! services by it, and into the view.
+//! Backlogs of jobs that services say they work on: what leaders of class `linear` tell of them goes to the manager,
+//! which sizes the services by it, and into the view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ impl Node {
         self.classes.linear.work_on(all);
     }
 
-    /// What is told of the queues that services work on. Who led before may tell of one, too, for a moment: its oldest job counts.
+    /// What is told of the queues that services work on. Who led before may tell of one, too, for a moment: its oldest
+    /// job counts.
     pub(crate) fn queues_told(&self) -> Backlogs {
         let names: BTreeSet<&String> = self.services.values().flat_map(|spec| &spec.queues).collect();
         names.into_iter().filter_map(|name| Some((name.clone(), self.backlog(name)?))).collect()

@@ -1,6 +1,6 @@
-//! The access log of a service that has one: a line for each of its requests, written when the answer has ended, and a request id that
-//! the program and the client are told. A service without one costs a look at its doorway and nothing else. The files are
-//! `host::access`'s; how they are read is the business of `coppice logs --access`.
+//! The access log of a service that has one: a line for each of its requests, written when the answer has ended, and a
+//! request id that the program and the client are told. A service without one costs a look at its doorway and nothing
+//! else. The files are `host::access`'s; how they are read is the business of `coppice logs --access`.
 
 use std::fmt::Write;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! Bodies on their way: `UpBody` to a clone, `DownBody` to a client. Neither gathers anything; each part is taken when
 //! the other side has room for it. The end of a `DownBody` is the end of its request: its line goes back to the pool.
 //!
-//! What nobody takes of a request's body, since it was answered before, is read and thrown away: in HTTP/2 what comes in a moment, so that
-//! the client hears the answer (`Counted::drop`); in HTTP/1 its connection does it (`server`).
+//! What nobody takes of a request's body, since it was answered before, is read and thrown away: in HTTP/2 what comes
+//! in a moment, so that the client hears the answer (`Counted::drop`); in HTTP/1 its connection does it (`server`).
 
 use std::io;
 use std::pin::Pin;
@@ -260,7 +260,8 @@ impl DownBody {
         Self { ahead, kind, record: None }
     }
 
-    /// Leaves out what there is of it: how many bytes, if that is known. Who was asked for a head alone has left it out itself.
+    /// Leaves out what there is of it: how many bytes, if that is known. Who was asked for a head alone has left it out
+    /// itself.
     pub fn keep_back(&mut self) -> u64 {
         if self.is_end_stream() {
             return 0;

@@ -1,6 +1,7 @@
-//! Reads the raw bytes of requests and judges them, so that whoever reads them behind us agrees where each request ends. Libraries are
-//! lenient where an attacker needs it: they take bare line feeds, or a Content-Length after a Transfer-Encoding. Here every
-//! doubtful head is refused (RFC 9112 11.2). What passes is not read again: where its parts are is noted. Pure: bytes in, verdicts out.
+//! Reads the raw bytes of requests and judges them, so that whoever reads them behind us agrees where each request
+//! ends. Libraries are lenient where an attacker needs it: they take bare line feeds, or a Content-Length after a
+//! Transfer-Encoding. Here every doubtful head is refused (RFC 9112 11.2). What passes is not read again: where its
+//! parts are is noted. Pure: bytes in, verdicts out.
 
 use std::ops::Range;
 

@@ -1,10 +1,11 @@
-//! A request on its way to some clone: which one, what is sent, what happens when a clone fails. A request that no clone has
-//! seen goes to another one, whatever it is. One that a clone may have seen goes again only if it may be repeated (RFC 9110
-//! 9.2.2, or the client says so by Idempotency-Key) and we still have it; else its end is unknown.
+//! A request on its way to some clone: which one, what is sent, what happens when a clone fails. A request that no
+//! clone has seen goes to another one, whatever it is. One that a clone may have seen goes again only if it may be
+//! repeated (RFC 9110 9.2.2, or the client says so by Idempotency-Key) and we still have it; else its end is unknown.
 //!
 //! One that changes nothing may be asked of several clones at once (`errand/race.rs`).
 //!
-//! Most are clients' (`passage`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its name.
+//! Most are clients' (`passage`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its
+//! name.
 
 mod race;
 
@@ -260,7 +261,8 @@ impl Errand {
         Ok(())
     }
 
-    /// The request for this clone, which is told how long somebody waits from `now` on. Its head is written where the line has room.
+    /// The request for this clone, which is told how long somebody waits from `now` on. Its head is written where the
+    /// line has room.
     fn request(
         &self,
         line: &mut Line,
@@ -428,7 +430,8 @@ impl Errand {
                             self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
                             return Ok(upstream);
                         }
-                        // For the node's own nobody waits until a clone is back: it may ask for less, which was not to blame.
+                        // For the node's own nobody waits until a clone is back: it may ask for less, which was not to
+                        // blame.
                         if let Some(ended) = self.ended.take().filter(|_| self.service.is_some()) {
                             return Err(ended);
                         }

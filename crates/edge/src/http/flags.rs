@@ -1,4 +1,5 @@
-//! What a client's connection and the request that is being answered on it tell each other. Over HTTP/2 each stream has its own.
+//! What a client's connection and the request that is being answered on it tell each other. Over HTTP/2 each stream has
+//! its own.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

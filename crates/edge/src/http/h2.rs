@@ -194,8 +194,8 @@ where
             }
             // Changed once: from false to true. Its sender lives as long as the door.
             Ok(()) = closing.changed() => {
-                // Who has just connected is about to say something, and many clients give up what they were not asked to send
-                // elsewhere but on this connection.
+                // Who has just connected is about to say something, and many clients give up what they were not asked
+                // to send elsewhere but on this connection.
                 let is_new = manners.asked.load(Relaxed) == 0;
                 goodbye_at = Some(Instant::now() + if is_new { HEAR_OUT } else { Duration::ZERO });
             }
@@ -221,8 +221,8 @@ where
     }
 }
 
-/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1), and for a
-/// WebSocket GET instead of CONNECT (RFC 8441). Whether it is one.
+/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1), and
+/// for a WebSocket GET instead of CONNECT (RFC 8441). Whether it is one.
 pub fn to_http1<B>(request: &mut Request<B>) -> Result<bool, Violation> {
     let bad = |why| Err(Violation { status: 400, why });
     let is_websocket = *request.method() == Method::CONNECT;
@@ -292,8 +292,8 @@ impl Drop for Ending {
     }
 }
 
-/// An answer's body that notes when the client does not take it. If it breaks off, what came of it is with the client before its
-/// stream is reset: a reset throws away what h2 has not written.
+/// An answer's body that notes when the client does not take it. If it breaks off, what came of it is with the client
+/// before its stream is reset: a reset throws away what h2 has not written.
 pub struct Taken {
     body: DownBody,
     ending: Ending,
@@ -516,7 +516,8 @@ impl<F: Future<Output = ()>> Future for Running<F> {
     }
 }
 
-/// Counts what comes, ends a connection that floods or takes nothing, and closes so that the client keeps its last answer.
+/// Counts what comes, ends a connection that floods or takes nothing, and closes so that the client keeps its last
+/// answer.
 struct Counting<S> {
     stream: S,
     manners: Arc<Manners>,

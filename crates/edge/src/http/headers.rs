@@ -30,9 +30,9 @@ const ONE_HOP: [HeaderName; 9] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// What programs believe about where a request came from, what it asks for and by which method, besides what we set ourselves.
-/// `Proxy` becomes HTTP_PROXY in CGI-like programs (httpoxy). Who is behind a network that sets some of these names them
-/// (`--trusted-header`).
+/// What programs believe about where a request came from, what it asks for and by which method, besides what we set
+/// ourselves. `Proxy` becomes HTTP_PROXY in CGI-like programs (httpoxy). Who is behind a network that sets some of
+/// these names them (`--trusted-header`).
 pub const BELIEVED: [&str; 31] = [
     "forwarded",
     "x-forwarded",
@@ -67,8 +67,8 @@ pub const BELIEVED: [&str; 31] = [
     "proxy",
 ];
 
-/// Fields that frame a message, or are for one hop, in the spelling that CGI-like programs take for the same. We do not, and
-/// would pass them on.
+/// Fields that frame a message, or are for one hop, in the spelling that CGI-like programs take for the same. We do
+/// not, and would pass them on.
 const UNDERSCORED: [&str; 7] = [
     "transfer_encoding",
     "content_length",
@@ -156,7 +156,8 @@ impl Headers for Fields<'_> {
     }
 }
 
-/// Takes out what was for one hop. Transfer-Encoding stays: whoever writes the head has its own. Whether it said that trailers are welcome.
+/// Takes out what was for one hop. Transfer-Encoding stays: whoever writes the head has its own. Whether it said that
+/// trailers are welcome.
 pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
     let mut takes_trailers = false;
     if headers.contains_key(header::CONNECTION) {
@@ -214,7 +215,8 @@ pub fn lists(headers: &HeaderMap, name: HeaderName, what: &[u8]) -> bool {
     listed(headers, name).any(|part| part.eq_ignore_ascii_case(what))
 }
 
-/// Says from whom a request comes. With `trust`, what the client says is kept and added to; else only the `trusted` fields are.
+/// Says from whom a request comes. With `trust`, what the client says is kept and added to; else only the `trusted`
+/// fields are.
 pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool, trusted: &[HeaderName]) {
     if !trust {
         remove_if(headers, |name| is_one_of(name.as_str(), &BELIEVED) && !trusted.contains(name));

@@ -1,9 +1,10 @@
-//! Answers without a length that last. When their clone leaves, or this node, each ends when its turn has come (`crate::pace`), so that
-//! not all of their clients come back in the moment of the kill.
+//! Answers without a length that last. When their clone leaves, or this node, each ends when its turn has come
+//! (`crate::pace`), so that not all of their clients come back in the moment of the kill.
 //!
-//! Of a stream of events or lines each is whole in itself, so it ends cleanly, between two. Of any other answer a clean end would make
-//! a half pass for the whole; so only one that has lasted very long, and will hardly be over by itself, is broken off, in the last part
-//! of the time. One with a length is left alone until the kill: it may be whole by then, and its client knows when it is not.
+//! Of a stream of events or lines each is whole in itself, so it ends cleanly, between two. Of any other answer a clean
+//! end would make a half pass for the whole; so only one that has lasted very long, and will hardly be over by itself,
+//! is broken off, in the last part of the time. One with a length is left alone until the kill: it may be whole by
+//! then, and its client knows when it is not.
 
 use std::future::Future;
 use std::io;

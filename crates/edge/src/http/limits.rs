@@ -12,8 +12,8 @@ pub use crate::limits::*;
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Longest request head: room for the cookies and tokens of today, small enough that 1000 half-sent heads cost 64 MiB.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// What the library of HTTP/2 reads of a head: what is above the bound by no more is refused by us, with words. It resets the stream,
-/// which clients take for a reason to try again.
+/// What the library of HTTP/2 reads of a head: what is above the bound by no more is refused by us, with words. It
+/// resets the stream, which clients take for a reason to try again.
 pub const H2_HEAD_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// Fields in a head: what most servers and libraries take. Browsers send 20.
 pub const FIELDS_MAX: usize = 100;
@@ -21,7 +21,8 @@ pub const FIELDS_MAX: usize = 100;
 pub const TRAILER_BYTES_MAX: usize = 8 << 10;
 /// Size line of one chunk with its extensions, bytes. Nobody uses extensions but attackers.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
-/// Largest request body, unless the service says `body_max`: what a form upload may have, not what fills a disk by accident.
+/// Largest request body, unless the service says `body_max`: what a form upload may have, not what fills a disk by
+/// accident.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// A body up to here is kept, so that a request that may be repeated can be.
 pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
@@ -31,13 +32,14 @@ pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
 pub const REST_BYTES_MAX: u64 = 64 << 10;
 /// Interim answers (103) that wait for a client to take them, bytes. More are left out.
 pub const INTERIM_BYTES_MAX: usize = 16 << 10;
-/// A program that was told of a body may say so long that it wants none (RFC 9110 10.1.1); then the body is sent. curl gives it as much.
+/// A program that was told of a body may say so long that it wants none (RFC 9110 10.1.1); then the body is sent. curl
+/// gives it as much.
 pub const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 /// One read of a request's body, while a long one comes.
 pub const BODY_READ_BYTES_MAX: usize = 64 << 10;
-/// Heads and small parts that are gathered before they are written to a client. A part is small that is cheaper to copy than to write
-/// beside others; so most answers leave in one write.
+/// Heads and small parts that are gathered before they are written to a client. A part is small that is cheaper to copy
+/// than to write beside others; so most answers leave in one write.
 pub const OUT_BYTES_MAX: usize = 16 << 10;
 pub const SMALL_PART_BYTES: usize = 4 << 10;
 /// Longest head of a clone's answer: twice what a client may send, as programs are trusted more.
@@ -88,17 +90,21 @@ pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
 pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
 /// A stream of events is one after so long: by then an ordinary answer has come.
 pub const EVENTS_LAST: Duration = Duration::from_secs(1);
-/// Any other answer without a length is taken for one that will not end by itself soon: as long as one may take to begin.
+/// Any other answer without a length is taken for one that will not end by itself soon: as long as one may take to
+/// begin.
 pub const ANSWER_LASTS: Duration = ANSWER_TIME;
-/// How often one request is given to a clone that then fails it. More would turn one poisonous request into many deaths.
+/// How often one request is given to a clone that then fails it. More would turn one poisonous request into many
+/// deaths.
 pub const SENDS_MAX: u32 = 3;
 
 /// Idle connections kept to one clone.
 pub const IDLE_MAX: usize = 256;
-/// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.
+/// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close
+/// theirs.
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
 
-/// An answer that can be validated is kept so much longer than it may be given: most pages are asked for again within an hour.
+/// An answer that can be validated is kept so much longer than it may be given: most pages are asked for again within
+/// an hour.
 pub const CACHED_UNASKED: Duration = Duration::from_secs(3600);
 /// Longest body that is kept: with its head it is one value of class `cache`.
 pub const CACHED_BODY_BYTES_MAX: usize = VALUE_BYTES_MAX - CACHED_HEAD_BYTES_MAX - 4096;
@@ -138,15 +144,15 @@ pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 8);
 pub const SESSION_HEADER_BYTES_MAX: usize = 4096;
 /// Cookies of one name that are tried: a browser sends several if another path or domain set one.
 pub const COOKIES_TRIED_MAX: usize = 4;
-/// A ticket is good for so long: longer than the request that it came with may take, with clocks that differ a little. Those
-/// that programs get are made anew so often.
+/// A ticket is good for so long: longer than the request that it came with may take, with clocks that differ a little.
+/// Those that programs get are made anew so often.
 pub const TICKET_LIFE: Duration = Duration::from_secs(300);
 pub const TICKET_ANEW: Duration = Duration::from_secs(60);
 /// Life of a ticket for programs whose service may take longer to answer than others: as long as any may.
 pub const TICKET_LIFE_LONG: Duration =
     Duration::from_secs(TICKET_LIFE.as_secs() + ANSWER_TIMEOUT_MAX.as_millis() / 1000);
-/// A program may use a request's handle for so long: longer than it may take to answer. Where a service says that it may take longer than
-/// others, by so much longer.
+/// A program may use a request's handle for so long: longer than it may take to answer. Where a service says that it
+/// may take longer than others, by so much longer.
 pub const HANDLE_LIFE: Duration = Duration::from_secs(600);
 /// A request does not wait longer for the profile of who asks; then what was seen last goes with it.
 pub const PROFILE_BUDGET: Span = Span::millis(500);

@@ -1,5 +1,6 @@
-//! The end of a client's connection after our last word. To close a socket with unread bytes, or one that gets more, resets
-//! the connection, and the client could lose our answer (RFC 9112 9.6). So for a moment what comes is read and thrown away.
+//! The end of a client's connection after our last word. To close a socket with unread bytes, or one that gets more,
+//! resets the connection, and the client could lose our answer (RFC 9112 9.6). So for a moment what comes is read and
+//! thrown away.
 
 use std::io;
 use std::pin::Pin;

@@ -1,13 +1,14 @@
 //! The HTTP door: a reverse proxy in front of the clones of all services, on any node. In the clear it speaks HTTP/1.1;
 //! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
-//! A connection of HTTP/1 has one task (`server`). It reads a head once, by `check`, which refuses what two readers could understand
-//! differently; what takes too long it ends. The request goes its road (`passage`), whose `errand`
-//! picks a clone from the pool and sends it down a `line`, an idle or new connection on which we are the client.
-//! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread. A connection that waits for its
-//! next request holds nothing for one. HTTP/2 is hyper's; its requests take the same road.
+//! A connection of HTTP/1 has one task (`server`). It reads a head once, by `check`, which refuses what two readers
+//! could understand differently; what takes too long it ends. The request goes its road (`passage`), whose `errand`
+//! picks a clone from the pool and sends it down a `line`, an idle or new connection on which we are the client. Bodies
+//! stream both ways. The line is driven by the same task, so a request crosses no thread. A connection that waits for
+//! its next request holds nothing for one. HTTP/2 is hyper's; its requests take the same road.
 //!
-//! For services that say so, `access` writes a line for each request, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
+//! For services that say so, `access` writes a line for each request, `cached` keeps answers and gives them without a
+//! clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
@@ -104,8 +105,8 @@ impl Default for Config {
     }
 }
 
-/// Serves HTTP on a listener until the view says that doors are to close; then open connections are told to. `backend` is
-/// asked for sessions. Runs on a multi-thread runtime; drop the future to stop accepting.
+/// Serves HTTP on a listener until the view says that doors are to close; then open connections are told to. `backend`
+/// is asked for sessions. Runs on a multi-thread runtime; drop the future to stop accepting.
 ///
 /// # Errors
 /// The listener could not be used at all. What goes wrong with one client ends that client's connection alone.
@@ -183,8 +184,8 @@ async fn turn_away(mut stream: TcpStream, why: &'static str) {
 }
 
 impl Config {
-    /// Who has a new connection open, if that is known by its address: not of one that comes through a proxy, and who is on
-    /// the same machine could do worse.
+    /// Who has a new connection open, if that is known by its address: not of one that comes through a proxy, and who
+    /// is on the same machine could do worse.
     fn client_of(&self, stream: &TcpStream, from: IpAddr) -> Option<IpAddr> {
         let is_hidden = self.accept_proxy || self.trust_forwarded;
         (!is_hidden && !is_here(stream, from)).then_some(from)

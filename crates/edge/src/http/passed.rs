@@ -1,10 +1,10 @@
-//! What a request has from the one that it is done for: how much that matters, and how long somebody waits for it. A program is
-//! told both (`Coppice-Priority`, `Coppice-Deadline-Ms`) and passes them on with the calls that it makes.
+//! What a request has from the one that it is done for: how much that matters, and how long somebody waits for it. A
+//! program is told both (`Coppice-Priority`, `Coppice-Deadline-Ms`) and passes them on with the calls that it makes.
 //!
-//! A deadline is believed from anybody, as it can only shorten. A priority is believed with the ticket that a program got
-//! with a request of that priority (`Coppice-Ticket`): a MAC under a secret that all nodes have, so that the edge of any
-//! node takes it, and nobody else makes one. It is the same for all requests of a priority for some time, so it costs them
-//! nothing; it ends, as programs may let it out.
+//! A deadline is believed from anybody, as it can only shorten. A priority is believed with the ticket that a program
+//! got with a request of that priority (`Coppice-Ticket`): a MAC under a secret that all nodes have, so that the edge
+//! of any node takes it, and nobody else makes one. It is the same for all requests of a priority for some time, so it
+//! costs them nothing; it ends, as programs may let it out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,8 +82,8 @@ struct Made {
 }
 
 impl Tickets {
-    /// What a program gets with a request of this priority whose answer may take so long to begin. None while this node does not know
-    /// the secret.
+    /// What a program gets with a request of this priority whose answer may take so long to begin. None while this node
+    /// does not know the secret.
     pub fn of(&self, class: u8, secret: &Arc<str>, answer: Duration, now: Instant) -> Option<HeaderValue> {
         if secret.is_empty() {
             return None;

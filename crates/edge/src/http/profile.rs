@@ -1,6 +1,7 @@
-//! Profiles (`clones/src/profile.rs`): with each request the service is told who asks, and what that one wants. A change is seen by the next
-//! request at any node: copies that nodes keep go before it is acknowledged (`edge/src/profiles.rs`). While a profile cannot be read,
-//! what this node has seen last goes with the request, and says so: a page with the wishes of a moment ago is better than none.
+//! Profiles (`clones/src/profile.rs`): with each request the service is told who asks, and what that one wants. A
+//! change is seen by the next request at any node: copies that nodes keep go before it is acknowledged
+//! (`edge/src/profiles.rs`). While a profile cannot be read, what this node has seen last goes with the request, and
+//! says so: a page with the wishes of a moment ago is better than none.
 
 use std::net::IpAddr;
 use std::sync::Arc;

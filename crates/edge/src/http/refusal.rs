@@ -1,4 +1,5 @@
-//! Answers of our own: short text that says what happened, whether the request may have been carried out, and what to do.
+//! Answers of our own: short text that says what happened, whether the request may have been carried out, and what to
+//! do.
 
 use std::borrow::Cow;
 use std::time::Duration;

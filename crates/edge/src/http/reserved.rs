@@ -1,5 +1,6 @@
-//! Paths that are between nodes and programs: nobody outside gets to them, however they are written. A program may decode a path in
-//! its own way, or have a part of it taken off before it looks; so it is enough that one segment reads as ours.
+//! Paths that are between nodes and programs: nobody outside gets to them, however they are written. A program may
+//! decode a path in its own way, or have a part of it taken off before it looks; so it is enough that one segment reads
+//! as ours.
 
 use std::borrow::Cow;
 

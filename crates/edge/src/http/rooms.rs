@@ -1,5 +1,5 @@
-//! Room that requests need one after the other, kept for the next one of the same thread: an idle connection holds none of it, and a
-//! busy one does not ask the allocator for it with each request.
+//! Room that requests need one after the other, kept for the next one of the same thread: an idle connection holds none
+//! of it, and a busy one does not ask the allocator for it with each request.
 
 use std::cell::RefCell;
 
@@ -89,7 +89,8 @@ pub fn head(bytes: &[u8]) -> Bytes {
     })
 }
 
-/// The name of a field. Those that no list of `http` has are copied each time that they are read; most are the same as before.
+/// The name of a field. Those that no list of `http` has are copied each time that they are read; most are the same as
+/// before.
 ///
 /// # Errors
 /// It is none.

@@ -1,5 +1,5 @@
-//! The way from plain HTTP to HTTPS: who is led there and with which words, and what is said to who speaks plain HTTP where
-//! TLS is spoken.
+//! The way from plain HTTP to HTTPS: who is led there and with which words, and what is said to who speaks plain HTTP
+//! where TLS is spoken.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ impl Secure {
         HeaderValue::from_str(&format!("https://{name}{port}{path}")).ok()
     }
 
-    /// Who names no port came to port 80. Where that is not our door's something leads it here, and so it will lead 443.
+    /// Who names no port came to port 80. Where that is not our door's something leads it here, and so it will lead
+    /// 443.
     fn port_for(&self, host: &str) -> u16 {
         let came_by_80 = host.rsplit_once(':').is_none_or(|(_, port)| port == "80");
         let ports_are_led = came_by_80 && self.plain_port != 80;

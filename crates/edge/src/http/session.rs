@@ -104,8 +104,8 @@ impl Sessions {
         self.view.borrow().tokens.get(namespace).cloned().unwrap_or_default()
     }
 
-    /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie. `class`: the request's
-    /// priority, 0 to 9; `answer`: how long its answer may take to begin.
+    /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie. `class`:
+    /// the request's priority, 0 to 9; `answer`: how long its answer may take to begin.
     pub async fn begin(
         &self,
         route: Arc<RouteSession>,
@@ -315,9 +315,9 @@ impl Carried {
     }
 }
 
-/// Takes out what clients must not say, and programs say to the edge alone: all that begins with our name, whatever it may mean
-/// one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by anybody: it has been read by
-/// then, and what is left of it is told anew with each try.
+/// Takes out what clients must not say, and programs say to the edge alone: all that begins with our name, whatever it
+/// may mean one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by
+/// anybody: it has been read by then, and what is left of it is told anew with each try.
 pub fn remove_ours(headers: &mut HeaderMap) {
     remove(headers, is_ours);
 }

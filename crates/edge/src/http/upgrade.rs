@@ -1,8 +1,8 @@
 //! After 101 both sides speak something else (WebSocket, mostly): bytes are copied both ways until both have ended, or
-//! neither has sent any for very long; or until the clone leaves and it is this connection's turn (`crate::pace`). Then a
-//! WebSocket client gets a close frame between two others, "going away" (RFC 6455 7.4.1): it answers, its answer goes on to
-//! the clone, and both end. Of other protocols nobody knows where a message ends, so the clone is shown the end of its input
-//! (TCP's half close): it answers what it has, and ends.
+//! neither has sent any for very long; or until the clone leaves and it is this connection's turn (`crate::pace`). Then
+//! a WebSocket client gets a close frame between two others, "going away" (RFC 6455 7.4.1): it answers, its answer goes
+//! on to the clone, and both end. Of other protocols nobody knows where a message ends, so the clone is shown the end
+//! of its input (TCP's half close): it answers what it has, and ends.
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! WebSocket over HTTP/2 (RFC 8441): a client opens a stream by CONNECT with `:protocol` and speaks WebSocket on it. A clone is
-//! asked as in HTTP/1.1, for what the client cannot see any more the edge has to stand: that the clone speaks WebSocket
-//! (RFC 6455 4.1). Frames are the same.
+//! WebSocket over HTTP/2 (RFC 8441): a client opens a stream by CONNECT with `:protocol` and speaks WebSocket on it. A
+//! clone is asked as in HTTP/1.1, for what the client cannot see any more the edge has to stand: that the clone speaks
+//! WebSocket (RFC 6455 4.1). Frames are the same.
 
 use std::io;
 use std::pin::Pin;
@@ -48,8 +48,8 @@ impl Accept {
     }
 }
 
-/// The client's side of an upgraded connection, of whichever HTTP. It ends if the client takes nothing; on HTTP/2 its bytes are no
-/// flood, and it counts as a request under way.
+/// The client's side of an upgraded connection, of whichever HTTP. It ends if the client takes nothing; on HTTP/2 its
+/// bytes are no flood, and it counts as a request under way.
 pub enum Tunnel {
     Http1 {
         stream: Box<dyn Duplex>,

@@ -1,5 +1,5 @@
-//! Calls of this node's front doors: judged, sent to the leader of the group that they are for, sent again, ended; and those of
-//! other nodes' front doors, given to our members.
+//! Calls of this node's front doors: judged, sent to the leader of the group that they are for, sent again, ended; and
+//! those of other nodes' front doors, given to our members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ enum Parts {
     Each(Op, Vec<apart::Part>, Vec<(Judged, Op)>),
 }
 
-/// What is known of an operation: the group it is for, how often that has been split, whether it only reads, whether the leader may
-/// let it wait.
+/// What is known of an operation: the group it is for, how often that has been split, whether it only reads, whether
+/// the leader may let it wait.
 pub(super) struct Judged {
     pub(super) group: GroupId,
     pub(super) splits: u32,
@@ -319,7 +319,8 @@ impl Linear {
         {
             self.timers.remove(&(at, seq));
             let Some(call) = self.calls.get_mut(&seq) else { continue };
-            // Those that were gathered for long have little time when they may go: as long as nothing was sent, nothing happened.
+            // Those that were gathered for long have little time when they may go: as long as nothing was sent, nothing
+            // happened.
             let is_unsent = call.sent == Sent::Nobody;
             let is_late =
                 is_unsent && matches!(call.ask, Asker::Together(_)) && call.deadline.since(now.mono) < CALL_SOON;
@@ -464,7 +465,8 @@ impl Linear {
                 let at = if known.is_some() && call.tries < 4 { now.mono } else { now.mono + CALL_SOON };
                 self.look_at(id.seq, at);
             }
-            // Who may wait anyway does not press a leader that lets enough wait; and what is large would press what is beside it.
+            // Who may wait anyway does not press a leader that lets enough wait; and what is large would press what is
+            // beside it.
             Answer::Busy if call.waits || call.bytes > LARGE_CALL_BYTES => self.look_at(id.seq, now.mono + CALL_AGAIN),
             Answer::Busy => self.look_at(id.seq, now.mono + CALL_SOON),
             Answer::TurnedAway { floor } => {
@@ -490,7 +492,8 @@ impl Linear {
         }
     }
 
-    /// What a call is about has gone to another group. It has not happened; it is asked there, as if for the first time.
+    /// What a call is about has gone to another group. It has not happened; it is asked there, as if for the first
+    /// time.
     fn ask_again(&mut self, now: Now, seq: u64, out: &mut Vec<Output>) {
         let Some(call) = self.take(seq) else { return };
         let Pending { ask, namespace, over, stale, command, deadline, priority, commands, .. } = call;

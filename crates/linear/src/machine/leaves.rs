@@ -1,9 +1,9 @@
 //! How this node's members leave groups, and how nodes that are about to end stop leading.
 //!
-//! A member that its group's record has no more may still be needed: for its vote, or because nobody else has all yet. It
-//! cannot tell by itself, as who is taken out of a group does not hear of it for sure. So it asks, until the leader says that
-//! the group is without it; only then its copy goes. What a late answer says does not hold if the member has been given
-//! anything since: it may have come back in.
+//! A member that its group's record has no more may still be needed: for its vote, or because nobody else has all yet.
+//! It cannot tell by itself, as who is taken out of a group does not hear of it for sure. So it asks, until the leader
+//! says that the group is without it; only then its copy goes. What a late answer says does not hold if the member has
+//! been given anything since: it may have come back in.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +38,8 @@ impl Linear {
         }
     }
 
-    /// A leader says that the group was without this node when the leader's log ended there. Only those are asked that should be its
-    /// members.
+    /// A leader says that the group was without this node when the leader's log ended there. Only those are asked that
+    /// should be its members.
     pub(super) fn left(&mut self, from: NodeId, group: GroupId, epoch: u64, end: (u64, u64), out: &mut Vec<Output>) {
         let is_so = self.groups.get(&group).is_some_and(|it| {
             it.placed.members.contains(&from)

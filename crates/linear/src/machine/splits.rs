@@ -41,8 +41,8 @@ impl Linear {
         }
     }
 
-    /// If this node's member of a group has just been split, the new group begins here: with what the member took out of its
-    /// space, or waiting for those who have.
+    /// If this node's member of a group has just been split, the new group begins here: with what the member took out
+    /// of its space, or waiting for those who have.
     pub(super) fn bear(&mut self, now: Now, parent: GroupId, out: &mut Vec<Output>) {
         let Some(child) = self.born.get(&parent).copied() else { return };
         let Some(group) = self.groups.get_mut(&parent) else { return };

@@ -1,7 +1,8 @@
-//! A request that is asked of several clones (Tempest 3.1, redundant querying): the first good answer is taken, and the others are
-//! broken off by the end of their connections. Only GET and HEAD without a body are, as nothing comes of being asked twice. How
-//! many are asked is declared (`ask`); the second may wait until the first is late (`ask_late`, `flow/src/hedge.rs`). Nobody is
-//! asked twice while there is much to do (`Turnstile::one_more`), and what no clone answers goes on as any other request.
+//! A request that is asked of several clones (Tempest 3.1, redundant querying): the first good answer is taken, and the
+//! others are broken off by the end of their connections. Only GET and HEAD without a body are, as nothing comes of
+//! being asked twice. How many are asked is declared (`ask`); the second may wait until the first is late (`ask_late`,
+//! `flow/src/hedge.rs`). Nobody is asked twice while there is much to do (`Turnstile::one_more`), and what no clone
+//! answers goes on as any other request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,8 +43,8 @@ impl Errand {
         may.then(|| Arc::clone(doorway))
     }
 
-    /// Asks several clones, if that is declared and they are there. None: as if none had been asked, but for what is noted of those
-    /// that failed.
+    /// Asks several clones, if that is declared and they are there. None: as if none had been asked, but for what is
+    /// noted of those that failed.
     pub(super) async fn race(
         &mut self,
         pool: &Pool,
@@ -133,7 +134,8 @@ impl Errand {
         let asked = self.sought.asked(peer, &fields);
         let found = table.find(self.place.as_ref(), &asked).filter(|found| !table.routes.is_off(*found))?;
         let target = table.target(found, &asked);
-        // Who is asked alone at first is chosen as for any request: so a service that is seldom late is spread as any other.
+        // Who is asked alone at first is chosen as for any request: so a service that is seldom late is spread as any
+        // other.
         let first = if doorway.asks.is_late() { Some(pool.choose(&target, &[])?) } else { None };
         let some = pool.choose_some(&target, doorway.asks.most(), first.as_ref());
         if some.len() > 1 {

@@ -1,5 +1,5 @@
-//! Bodies of clones' answers, taken out of what has come (RFC 9112 6 and 7). Pure. A part is handed on as it lies in the
-//! read buffer, without a copy.
+//! Bodies of clones' answers, taken out of what has come (RFC 9112 6 and 7). Pure. A part is handed on as it lies in
+//! the read buffer, without a copy.
 
 use std::io;
 

@@ -46,8 +46,8 @@ pub struct Head {
     pub keeps: bool,
 }
 
-/// The head of a request, with `more` fields at its end, written to `out`, which is empty. What frames the body is written from `framing`,
-/// whatever the fields say of it.
+/// The head of a request, with `more` fields at its end, written to `out`, which is empty. What frames the body is
+/// written from `framing`, whatever the fields say of it.
 pub fn request<const N: usize>(
     mut out: Vec<u8>,
     method: &Method,

@@ -241,7 +241,8 @@ impl Line {
         patience: Duration,
         interim: Option<&Flags>,
     ) -> Poll<Result<head::Head, Failed>> {
-        // A clone that closed while we were idle, or spoke unasked, gets nothing: what it says would be taken for the answer.
+        // A clone that closed while we were idle, or spoke unasked, gets nothing: what it says would be taken for the
+        // answer.
         if !self.out.began {
             let closed = self.input.is_empty() && matches!(self.poll_fill(cx), Poll::Ready(Ok(0) | Err(_)));
             if closed {
@@ -431,7 +432,8 @@ impl Line {
                 Ok(None) => (),
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
-            // A clone may answer before it has the whole request; whether it takes the rest does not matter to its answer.
+            // A clone may answer before it has the whole request; whether it takes the rest does not matter to its
+            // answer.
             let _ = self.poll_upload(cx);
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(0)) => {

@@ -1,5 +1,6 @@
-//! The fourth step: a request is let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
-//! are told of it: how much it matters and how much is under way. How long its client will wait is told when it is sent (`errand`).
+//! The fourth step: a request is let in, made to wait a moment, or refused by its partition's drop handler. Also what
+//! programs are told of it: how much it matters and how much is under way. How long its client will wait is told when
+//! it is sent (`errand`).
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,7 +22,8 @@ pub const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
 const TENTHS: [&str; 11] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"];
 const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// Lets a request in that is not for what is out of use, with the place that it goes to: its own, or that of the service that answers for its own.
+/// Lets a request in that is not for what is out of use, with the place that it goes to: its own, or that of the
+/// service that answers for its own.
 ///
 /// # Errors
 /// It is refused. It did not happen.

@@ -1,4 +1,5 @@
-//! A request that would go on as something else: WebSocket mostly, over HTTP/1 by 101 (RFC 9110 7.8), over HTTP/2 by CONNECT (RFC 8441).
+//! A request that would go on as something else: WebSocket mostly, over HTTP/1 by 101 (RFC 9110 7.8), over HTTP/2 by
+//! CONNECT (RFC 8441).
 
 use std::sync::Arc;
 use std::time::Duration;

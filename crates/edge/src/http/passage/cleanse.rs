@@ -1,5 +1,5 @@
-//! The first step: what is no request for a clone is refused, whatever service it would be for. What was for one hop, or is not the
-//! client's to say, is taken out; from whom it comes is put in.
+//! The first step: what is no request for a clone is refused, whatever service it would be for. What was for one hop,
+//! or is not the client's to say, is taken out; from whom it comes is put in.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The ninth step: a clone's answer as its client gets it. What was for one hop is taken out, and what a status, a method or a version of
-//! HTTP forbids it to say; or both change to another protocol, which goes on without us.
+//! The ninth step: a clone's answer as its client gets it. What was for one hop is taken out, and what a status, a
+//! method or a version of HTTP forbids it to say; or both change to another protocol, which goes on without us.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,8 @@ pub fn deliver(edge: &Edge, answer: Answer, asked: Underway) -> Result<(Response
     Ok((response, Some(from)))
 }
 
-/// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2), whoever made it, in whichever HTTP.
+/// Takes out what an answer may not say to such a request (RFC 9110 6.4.1, 8.6, 9.3.2), whoever made it, in whichever
+/// HTTP.
 pub fn forbid(is_head: bool, response: &mut Response<DownBody>) {
     let status = response.status();
     if is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {

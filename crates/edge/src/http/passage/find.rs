@@ -1,5 +1,5 @@
-//! The second step: whose a request is, and what is declared of such requests. What was found goes with it, and is looked up anew only
-//! where other routes have come meanwhile.
+//! The second step: whose a request is, and what is declared of such requests. What was found goes with it, and is
+//! looked up anew only where other routes have come meanwhile.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};

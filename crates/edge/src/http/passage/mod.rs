@@ -1,5 +1,5 @@
-//! The road of a request at the HTTP door, the same for HTTP/1, HTTP/2 and WebSocket; what differs is where bytes come from and go to.
-//! Each step is a function of its own, in the file of its name:
+//! The road of a request at the HTTP door, the same for HTTP/1, HTTP/2 and WebSocket; what differs is where bytes come
+//! from and go to. Each step is a function of its own, in the file of its name:
 //!
 //! 1. `cleanse`: what is no request for a clone is refused; what the client may not say is taken out, what we say is put in.
 //! 2. `find`: by its path, whose it is, and what is declared for it. Neither of the two waits for anybody ([`Understood`]), and what they
@@ -12,7 +12,8 @@
 //! 8. `session`: what its answer says of the session is stored.
 //! 9. `deliver`: the answer as its client gets it.
 //!
-//! Where a service has an edge cache that goes before the third step (`cached`), and a pipeline behind the last one (`piped`).
+//! Where a service has an edge cache that goes before the third step (`cached`), and a pipeline behind the last one
+//! (`piped`).
 
 mod admit;
 mod change;
@@ -134,8 +135,8 @@ pub struct Passage {
     profile: Option<Wants>,
 }
 
-/// A request of which all is known that can be without waiting for anybody; so that the request itself takes no room while it is
-/// waited for.
+/// A request of which all is known that can be without waiting for anybody; so that the request itself takes no room
+/// while it is waited for.
 pub struct Understood {
     passage: Result<Box<Passage>, Refusal>,
     is_head: bool,

@@ -1,5 +1,5 @@
-//! The third step: how much a request matters. What is done for another request matters as much as that one, wherever it comes in; else
-//! its partition says it, and a session that is there may say more.
+//! The third step: how much a request matters. What is done for another request matters as much as that one, wherever
+//! it comes in; else its partition says it, and a session that is there may say more.
 
 use clones::RouteSession;
 use http::HeaderMap;

@@ -1,5 +1,5 @@
-//! The fifth step and the eighth: the session of a request is opened at the place where it goes, and what its answer says of it is
-//! stored before that leaves. What sessions are to the edge: `http/session.rs`.
+//! The fifth step and the eighth: the session of a request is opened at the place where it goes, and what its answer
+//! says of it is stored before that leaves. What sessions are to the edge: `http/session.rs`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The seventh step, and the very end: how a request went is counted, at its turnstile, its partition, its door and its service.
+//! The seventh step, and the very end: how a request went is counted, at its turnstile, its partition, its door and its
+//! service.
 
 use std::time::{Duration, Instant};
 

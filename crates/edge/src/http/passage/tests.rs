@@ -196,7 +196,8 @@ async fn what_a_request_is_done_for_ranks_it_before_its_partition_and_a_session_
         edge.tickets.of(class, &secret, Duration::from_secs(1), Instant::now()).unwrap()
     };
     let pay = || Partition { path: Some("/pay".into()), priority: Priority(3), ..Partition::new("pay") };
-    // Priority of the session, of the ticket that is shown; whether the cookie is. None: the session had to be asked, and could not be.
+    // Priority of the session, of the ticket that is shown; whether the cookie is. None: the session had to be asked,
+    // and could not be.
     for (raises, carried_on, cookie, expect) in [
         (None, None, false, Some(3)),
         (None, None, true, Some(3)),
@@ -309,7 +310,8 @@ fn underway(takes_trailers: bool) -> Underway {
 
 #[tokio::test]
 async fn how_a_request_went_is_counted_once_where_it_went() {
-    // What the clone did, whether the turnstile learns from how long it took, and what is left of the answer or what it ends in.
+    // What the clone did, whether the turnstile learns from how long it took, and what is left of the answer or what it
+    // ends in.
     let says = |status, fields: &[(&'static str, &'static str)]| Ok((status, fields.to_vec()));
     for (outcome, is_learned, expect) in [
         (says(200, &[]), true, Ok(200)),

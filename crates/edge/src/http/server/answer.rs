@@ -1,5 +1,5 @@
-//! An answer over HTTP/1, as its client gets it: the head written, and the body framed (RFC 9112 6). What a status, a method or a version
-//! forbids an answer to say is left out here, whatever its clone said.
+//! An answer over HTTP/1, as its client gets it: the head written, and the body framed (RFC 9112 6). What a status, a
+//! method or a version forbids an answer to say is left out here, whatever its clone said.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,7 +41,8 @@ pub enum Framed {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// Writes the head of an answer whose body is so many bytes long, if that is known. `is_last`: the connection ends behind it.
+/// Writes the head of an answer whose body is so many bytes long, if that is known. `is_last`: the connection ends
+/// behind it.
 pub fn head(out: &mut Vec<u8>, response: &Response<()>, asked: Asked, length: Option<u64>, is_last: bool) -> Framed {
     let (status, fields) = (response.status(), response.headers());
     let changes = status == StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,5 @@
-//! A request's head that passed `check`, made a request of. It is read once: where its parts are was noted when they were checked.
+//! A request's head that passed `check`, made a request of. It is read once: where its parts are was noted when they
+//! were checked.
 
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Uri, Version};

@@ -1,8 +1,9 @@
-//! A client's connection of HTTP/1, on which we are the server; `line` is its counterpart towards clones. One task has it, and drives all
-//! that its request needs: the request's road (`passage`), its body, the line to its clone.
+//! A client's connection of HTTP/1, on which we are the server; `line` is its counterpart towards clones. One task has
+//! it, and drives all that its request needs: the request's road (`passage`), its body, the line to its clone.
 //!
-//! Heads are read by `check` and made requests of in `head`, answers are written in `answer`; both are pure. Bytes and waits are `wire`'s.
-//! What a request needs is in a box that goes with it: most connections wait for their next one, and there are many.
+//! Heads are read by `check` and made requests of in `head`, answers are written in `answer`; both are pure. Bytes and
+//! waits are `wire`'s. What a request needs is in a box that goes with it: most connections wait for their next one,
+//! and there are many.
 
 mod answer;
 mod head;
@@ -59,7 +60,8 @@ pub async fn talk(
     let wire = Arc::new(Wire::new(stream));
     let client = Client { peer, flags: Arc::default(), open: Some(Arc::new(open)) };
     let client = Arc::new(client);
-    // Asked once, it wakes this task when the doors close, whatever that waits for then; whether they have closed is a look at a number.
+    // Asked once, it wakes this task when the doors close, whatever that waits for then; whether they have closed is a
+    // look at a number.
     let doors = closing.clone();
     let mut closes = pin!(unconstrained(closing.changed()));
     let mut is_closing = is_over(closes.as_mut()).await;
@@ -87,8 +89,8 @@ async fn is_over(mut of: Pin<&mut impl Future>) -> bool {
     poll_fn(|cx| Poll::Ready(of.as_mut().poll(cx).is_ready())).await
 }
 
-/// The next head. When the doors close a connection ends that says nothing; but who has just connected, or could not know yet when it
-/// was answered, may be about to say something.
+/// The next head. When the doors close a connection ends that says nothing; but who has just connected, or could not
+/// know yet when it was answered, may be about to say something.
 async fn next(wire: &Wire, doors: &watch::Receiver<bool>, is_new: bool, is_closing: &mut bool) -> Said {
     let mut scan = HeadScan::default();
     // Changed once: from false to true. Its sender lives as long as the door.

@@ -1,5 +1,6 @@
-//! A thousand heads, sound, odd and wrong, and what the guard before hyper said of each (`verdicts.txt`): recorded with its code
-//! before this server took its place. What is refused, with which status, and how a body is framed are the same.
+//! A thousand heads, sound, odd and wrong, and what the guard before hyper said of each (`verdicts.txt`): recorded with
+//! its code before this server took its place. What is refused, with which status, and how a body is framed are the
+//! same.
 
 use base::Rng;
 

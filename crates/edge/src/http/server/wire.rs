@@ -1,7 +1,9 @@
-//! A client's connection of HTTP/1: what has come and was not taken yet, and what is to be written. Its task and the body of the request
-//! that is being answered share it. All waits for the client end here: for a head, for a body, for him to take what is written.
+//! A client's connection of HTTP/1: what has come and was not taken yet, and what is to be written. Its task and the
+//! body of the request that is being answered share it. All waits for the client end here: for a head, for a body, for
+//! him to take what is written.
 //!
-//! While nothing comes no room is held for it: bytes are read into the thread's room and kept only as far as they are not taken at once.
+//! While nothing comes no room is held for it: bytes are read into the thread's room and kept only as far as they are
+//! not taken at once.
 
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
