@@ -26,6 +26,8 @@ pub mod kind {
     pub const CHANNELS: u16 = 10;
     /// What a node has to run, and the root group's leader's word that it may.
     pub const RUNS: u16 = 11;
+    /// To a node that was away for too long: that it is to enter the cluster anew.
+    pub const ANEW: u16 = 12;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;

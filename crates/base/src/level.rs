@@ -98,6 +98,7 @@
 //! - a checkpoint of class `object` has many entries in one record (`object/src/batch.rs`): a form of record
 //! - services say which queues of jobs they work on: `queues` (`clones/src/backlog.rs`)
 //! - steps of pipelines gather parts: `gather`, `need`, `name` (`clones/src/pipeline.rs`)
+//! - nodes that are away for too long are gone, and told so: a kind of record, and frames of kind `ANEW` (`node/src/away.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 14;

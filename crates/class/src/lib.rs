@@ -57,6 +57,14 @@ pub struct Birth {
     pub log: LogBounds,
 }
 
+/// How long nodes are waited for that are away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    pub within: Span,
+    /// With more nodes away than that all are waited for: what they have may be nowhere else.
+    pub away_max: usize,
+}
+
 /// One class, as the machine of one node.
 pub trait Class: Sized {
     /// Its name in declarations and documents.
@@ -152,6 +160,11 @@ pub trait Class: Sized {
     /// planned is proposed by the node.
     fn plan(&self, _outlook: &Outlook<'_, Self>) -> Plan<Self::Record> {
         Plan::default()
+    }
+
+    /// For how long it keeps what a node misses that is away, if that is not for ever: later that one is gone, and enters anew.
+    fn waits(&self) -> Option<Waits> {
+        None
     }
 
     /// Why a node that leaves is still needed, in words, if it is. Asked of any node, about any.

@@ -27,6 +27,8 @@ pub enum Gone {
     Removed,
     /// Its disk forgot something: it is another one since.
     Anew,
+    /// It was away for so long that nobody keeps any more what it missed: it may come back as another one.
+    Away,
 }
 
 /// How somebody stands who shows a certificate of this cluster.
@@ -65,11 +67,16 @@ impl Admission {
 
     /// May it ask to be somebody else? A crash may have cut it short the last time.
     pub fn may_enter_anew(&self, id: NodeId) -> bool {
-        self.lets_in_id(id) || self.gone.get(&id) == Some(&Gone::Anew)
+        self.lets_in_id(id) || matches!(self.gone.get(&id), Some(Gone::Anew | Gone::Away))
     }
 
     pub fn is_removed(&self, id: NodeId) -> bool {
         self.gone.get(&id) == Some(&Gone::Removed)
+    }
+
+    /// It is nobody, and nobody is what it was.
+    pub fn is_without_heir(&self, id: NodeId) -> bool {
+        matches!(self.gone.get(&id), Some(Gone::Removed | Gone::Away))
     }
 }
 
@@ -80,7 +87,7 @@ mod tests {
 
     fn admission(strict: bool) -> Admission {
         let named = [1, 2].map(|n| (NodeId(n), format!("n{n}"))).into();
-        let gone = [(NodeId(7), Gone::Removed), (NodeId(8), Gone::Anew)].into();
+        let gone = [(NodeId(7), Gone::Removed), (NodeId(8), Gone::Anew), (NodeId(9), Gone::Away)].into();
         Admission { named, gone, strict }
     }
 
@@ -99,10 +106,11 @@ mod tests {
         assert!(lax.lets_in(&card(3, 1)) && lax.lets_in_id(NodeId(3)));
         assert!(lax.lets_in(&Card { name: "n2".into(), ..card(3, 1) }), "n2 may have entered anew meanwhile");
         assert!(!lax.lets_in(&Card { name: "n2".into(), ..card(1, 1) }));
-        for gone in [7, 8] {
+        for gone in [7, 8, 9] {
             assert!(!lax.lets_in(&card(gone, 9)) && !lax.lets_in_id(NodeId(gone)));
         }
-        assert!(!lax.may_enter_anew(NodeId(7)) && lax.may_enter_anew(NodeId(8)));
+        assert!(!lax.may_enter_anew(NodeId(7)) && lax.may_enter_anew(NodeId(8)) && lax.may_enter_anew(NodeId(9)));
+        assert!(lax.is_without_heir(NodeId(7)) && !lax.is_without_heir(NodeId(8)) && lax.is_without_heir(NodeId(9)));
         assert!(admission(true).may_enter_anew(NodeId(2)) && !admission(true).may_enter_anew(NodeId(3)));
     }
 }

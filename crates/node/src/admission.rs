@@ -11,10 +11,11 @@ use bytes::Bytes;
 use cluster::admission::{Gone, Word};
 use cluster::{Admission, Card, membership, root};
 
-use crate::declared::{self, Former, kind as record};
+use crate::declared::kind as record;
 use crate::departure::{Departure, Leaving};
 
 use crate::facts;
+use crate::former::{self, Former};
 use crate::level;
 use crate::limits::{ADMISSION_WAIT, REFUSED_LINES, STRICT_AFTER, WAITING_MAX};
 use crate::node::{Node, Out};
@@ -24,7 +25,8 @@ pub(crate) fn declared(now: &root::Declared) -> Admission {
     let named = now.of_kind(record::NODE).filter_map(|(name, id)| Some((facts::decode(id)?, name.to_owned())));
     let gone = now.of_kind(record::FORMER).filter_map(|(key, former)| {
         let former: Former = facts::decode(former)?;
-        Some((declared::former_of(key)?, if former.is_removed() { Gone::Removed } else { Gone::Anew }))
+        let id = former::former_of(key)?;
+        Some((id, former.gone(id)))
     });
     Admission { named: named.collect(), gone: gone.collect(), strict: false }
 }
@@ -65,6 +67,10 @@ impl Node {
                 out.push(Effect::Send { to: peer, frame: Frame::new(kind::REMOVED, Bytes::new()) });
                 format!("{name} ({peer}) was removed from this cluster; hung up")
             }
+            Gone::Away => {
+                out.push(Effect::Send { to: peer, frame: Frame::new(kind::ANEW, Bytes::new()) });
+                format!("{name} ({peer}) was away for too long, and is to enter this cluster anew; hung up")
+            }
             Gone::Anew => format!("{peer} entered this cluster anew and is not to come back as who it was; hung up"),
         };
         self.refuse(now, peer, text, out);
@@ -91,6 +97,10 @@ impl Node {
         let mut new = declared(self.root.declared());
         // A declaration that does not name this node is from before it joined.
         new.strict = strict && new.named.contains_key(&self.me());
+        if self.welcomes {
+            let away: Vec<NodeId> = new.gone.extract_if(.., |_, gone| *gone == Gone::Away).map(|(id, _)| id).collect();
+            new.named.extend(away.into_iter().filter_map(|id| Some((id, self.former(id)?.name))));
+        }
         if new == *self.admission {
             return;
         }

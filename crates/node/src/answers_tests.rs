@@ -238,7 +238,7 @@ fn node(admission: Option<Admission>) -> Node {
 fn admission(named: u64, strict: bool) -> Admission {
     Admission {
         named: (1..=named).map(|id| (NodeId(id), format!("n{id}"))).collect(),
-        gone: [(NodeId(30), Gone::Removed), (NodeId(40), Gone::Anew)].into(),
+        gone: [(NodeId(30), Gone::Removed), (NodeId(40), Gone::Anew), (NodeId(50), Gone::Away)].into(),
         strict,
     }
 }
@@ -315,6 +315,26 @@ fn a_node_ends_as_removed_when_more_than_half_of_those_it_knows_say_so_and_never
         }
         assert_eq!(after, needed, "of {others} others");
         assert_eq!(node.departure.is_some_and(|departure| departure.ready), needed.is_some());
+    }
+}
+
+#[test]
+fn who_was_away_for_too_long_is_told_and_gives_its_disk_up_by_the_word_of_more_than_half() {
+    let mut of_peers = node(Some(admission(3, true)));
+    let mut out = Vec::new();
+    of_peers.linked(NOW, card(50, "n50", base::LEVEL), &mut out);
+    let is_told = |effect: &_| matches!(effect, Effect::Send { to, frame } if to.0 == 50 && frame.kind == kind::ANEW);
+    assert!(out.iter().any(is_told) && !of_peers.membership.known().any(|(card, _)| card.id.0 == 50));
+    for (others, needed) in [(1, None), (2, Some(2)), (3, Some(2)), (4, Some(3)), (5, Some(3))] {
+        let mut node = node(Some(admission(1 + others, true)));
+        let (mut out, mut after) = (Vec::new(), None);
+        (100..1_100).for_each(|stranger| node.told_anew(NodeId(stranger), &mut out));
+        for said in 1..=others {
+            (0..2).for_each(|_| node.told_anew(NodeId(1 + said), &mut out));
+            let gives_up = out.iter().any(|effect| matches!(effect, Effect::Distrust { .. }));
+            after = after.or(gives_up.then_some(said));
+        }
+        assert_eq!(after, needed, "of {others} others");
     }
 }
 

@@ -14,6 +14,7 @@ use state::linear::{self, place};
 use crate::ask::any_class;
 use crate::authority::{Authority, signs};
 use crate::declared::{self, kind};
+use crate::former;
 use crate::limits::{ASK_AGAIN, HANDED_ON_AGAIN, OWN_CHANGE_BUDGET, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{
@@ -31,7 +32,7 @@ pub(crate) struct Pending {
     what: What,
 }
 
-enum What {
+pub(crate) enum What {
     Apply {
         file: String,
         text: String,
@@ -129,6 +130,10 @@ enum What {
     Runs {
         told: Vec<(&'static str, String, String)>,
     },
+    /// The leader's own: how long a node is away, and what to tell of it. Nobody waits for it.
+    Away {
+        told: Option<(String, String)>,
+    },
     /// The leader's own: records that a class planned, and what to tell of them. Nobody waits for it.
     Planned {
         class: Class,
@@ -139,7 +144,10 @@ enum What {
 impl What {
     /// Somebody waits for it. The leader's own looks again by itself.
     fn is_asked(&self) -> bool {
-        !matches!(self, Self::Planned { .. } | Self::Level(_) | Self::Verdict { .. } | Self::Runs { .. })
+        !matches!(
+            self,
+            Self::Planned { .. } | Self::Level(_) | Self::Verdict { .. } | Self::Runs { .. } | Self::Away { .. }
+        )
     }
 
     /// Whether it declares something that a cluster which agreed on this level does not understand.
@@ -455,38 +463,21 @@ impl Node {
                     return Err(Refused::busy(why, HANDED_ON_AGAIN));
                 }
                 let why = if *id == self.me() { "it left for good" } else { "an operator removed it" };
-                Ok(Some(declared::removal(declared, name, *id, why, now.wall_ms)))
+                Ok(Some(former::removal(declared, name, *id, why, now.wall_ms)))
             }
             What::Renew { former, name, why, id } => {
                 self.may_renew(*former, name)?;
-                let record = declared::Former { name: name.clone(), node: *id, why: why.clone(), at_ms: now.wall_ms };
+                let record = former::Former { name: name.clone(), node: *id, why: why.clone(), at_ms: now.wall_ms };
                 let puts = vec![
                     (kind::NODE.to_owned(), name.clone(), facts::encode(id)),
-                    (kind::FORMER.to_owned(), declared::former_key(*former), facts::encode(&record)),
+                    (kind::FORMER.to_owned(), former::former_key(*former), facts::encode(&record)),
                 ];
-                let removes = declared::oldest_former(declared, *former).into_iter().collect();
+                let removes = former::oldest_former(declared, *former).into_iter().collect();
                 Ok(Some(Change { expect: Some(declared.version), puts, removes }))
             }
-            What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => Ok(None),
-        }
-    }
-
-    /// A node may be somebody else when it does not run as who it was, and nothing is needed that only it has.
-    fn may_renew(&self, former: NodeId, name: &str) -> Result<(), Refused> {
-        let declared = self.root.declared();
-        let is = |id: NodeId| declared.get(kind::NODE, name) == Some(&facts::encode(&id));
-        // If it crashed before it had its new name on disk, it asks again as who it was.
-        let was = self.former(former).is_some_and(|record| record.name == name && !record.is_removed());
-        if !is(former) && !was {
-            return Err(Refused::wrong(format!("no node {name} of id {former} was ever admitted")));
-        }
-        // Of this name: who asks as somebody whom it has long ceased to be has an old copy of a folder.
-        if self.live_cards().any(|card| card.id == former || card.name == name) {
-            return Err(Refused::busy(format!("{name} still counts as live"), ASK_AGAIN));
-        }
-        match place::sole(former, self.placed.values()) {
-            None => Ok(()),
-            Some(namespace) => Err(Refused::wrong(format!("nobody else has all of namespace {namespace}"))),
+            What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } | What::Away { .. } => {
+                Ok(None)
+            }
         }
     }
 
@@ -542,17 +533,12 @@ impl Node {
         match declared.get(kind::NODE, name).and_then(|bytes| facts::decode(bytes)) {
             Some(id) if id == self.me() => Err(wrong("ask another node: this one is the one to be removed".to_owned())),
             Some(id) => Ok(id),
-            None if declared::was_removed(declared, name) => Err(Outcome::Done(())),
+            None if former::was_removed(declared, name) => Err(Outcome::Done(())),
             None => {
                 let known = declared::listed(declared.of_kind(kind::NODE).map(|(name, _)| name));
                 Err(wrong(format!("no node is named {name:?}; there are: {known}")))
             }
         }
-    }
-
-    /// Who a node has become that was this one, if it is nobody any more.
-    pub(crate) fn former(&self, id: NodeId) -> Option<declared::Former> {
-        facts::decode(self.root.declared().get(kind::FORMER, &declared::former_key(id))?)
     }
 
     pub(crate) fn propose_level(&mut self, now: Now, level: u32, out: &mut Out) {
@@ -621,7 +607,11 @@ impl Node {
         self.pending.values().any(|p| matches!(p.what, What::Runs { .. }))
     }
 
-    fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
+    pub(crate) fn plans_away(&self) -> bool {
+        self.pending.values().any(|p| matches!(p.what, What::Away { .. }))
+    }
+
+    pub(crate) fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
         self.proposals += 1;
         let (id, budget) = (self.proposals, OWN_CHANGE_BUDGET);
         let pending = Pending { id: AskId(0), deadline: now.mono + budget, waits_for_version: None, what };
@@ -671,6 +661,9 @@ impl Node {
                         self.decided(now, kind, who, text.clone(), out);
                     }
                 }
+                if let What::Away { told: Some((name, text)) } = &pending.what {
+                    self.decided(now, "away", name, text.clone(), out);
+                }
                 if let What::Planned { told, .. } = &pending.what {
                     for (kind, who, text) in told {
                         self.decided(now, kind, who, text.clone(), out);
@@ -688,7 +681,11 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => (),
+                What::Planned { .. }
+                | What::Level(_)
+                | What::Verdict { .. }
+                | What::Runs { .. }
+                | What::Away { .. } => (),
                 // It is still the first of its queue.
                 _ => {
                     pending.waits_for_version = Some(conflict.version);
@@ -759,7 +756,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
         What::JoinToken { .. } | What::RevokeToken { .. } | What::Remove { .. } => Answer::Done(outcome),
         What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || signs(id, authority))),
-        What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } => return,
+        What::Planned { .. } | What::Level(_) | What::Verdict { .. } | What::Runs { .. } | What::Away { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::NodeId;
 use bytes::Bytes;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
@@ -20,7 +19,6 @@ use state::namespace::Written;
 use state::session::CookieSecret;
 use toml::Spanned;
 
-use crate::limits::FORMERS_MAX;
 use crate::mistakes::mistakes;
 use crate::numbers::Giver;
 use crate::{acme, deploy, facts, renewed, runs, secrets};
@@ -47,8 +45,10 @@ pub mod kind {
     /// Nodes admitted, by name.
     pub const NODE: &str = "node";
     /// Who some nodes were before their disks forgot something, or an operator removed them, by id: see
-    /// [`super::Former`]. They are never let in again.
+    /// [`crate::former::Former`]. They are never let in again.
     pub const FORMER: &str = "former";
+    /// How long nodes have been away, by name: [`crate::away::Record`].
+    pub const AWAY: &str = "away";
     /// Versions of a service: [`clones::deploy::Deployed`].
     pub const DEPLOY: &str = "deploy";
     /// Runs of services ([`clones::runs::Record`]), by `service/before` and `service/job`. Not exported.
@@ -61,61 +61,6 @@ pub mod kind {
     pub const NUMBER: &str = "number";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
     pub const GROUP: &str = "group";
-}
-
-/// A node that entered the cluster anew, or was removed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Former {
-    pub name: String,
-    /// Who it is since; 0: nobody.
-    pub node: NodeId,
-    /// What was wrong with its disk, or who removed it.
-    pub why: String,
-    /// Milliseconds since 1970; 0 in records of older programs.
-    #[serde(default)]
-    pub at_ms: u64,
-}
-
-impl Former {
-    pub fn is_removed(&self) -> bool {
-        self.node == NodeId(0)
-    }
-}
-
-/// Takes a node out of the declaration, for good.
-pub(crate) fn removal(now: &Declared, name: &str, id: NodeId, why: &str, at_ms: u64) -> Change {
-    let former = Former { name: name.to_owned(), node: NodeId(0), why: why.to_owned(), at_ms };
-    let mut removes = vec![(kind::NODE.to_owned(), name.to_owned())];
-    let off = Target::Node(name.to_owned()).record();
-    // Who gets its name later is in use.
-    removes.extend(now.get(kind::OFF, &off).map(|_| (kind::OFF.to_owned(), off)));
-    removes.extend(oldest_former(now, id));
-    Change { expect: Some(now.version), puts: vec![(kind::FORMER.to_owned(), former_key(id), json(&former))], removes }
-}
-
-/// A node of this name was, and none is.
-pub(crate) fn was_removed(now: &Declared, name: &str) -> bool {
-    let formers = now.of_kind(kind::FORMER).filter_map(|(_, bytes)| facts::decode::<Former>(bytes));
-    now.get(kind::NODE, name).is_none() && formers.into_iter().any(|former| former.is_removed() && former.name == name)
-}
-
-/// What makes room for one more of them, if that is needed.
-pub(crate) fn oldest_former(now: &Declared, id: NodeId) -> Option<(String, String)> {
-    let all = || now.of_kind(kind::FORMER);
-    if all().count() < FORMERS_MAX || now.get(kind::FORMER, &former_key(id)).is_some() {
-        return None;
-    }
-    let age = |bytes: &Bytes| facts::decode::<Former>(bytes).map_or(0, |former| former.at_ms);
-    all().min_by_key(|(_, bytes)| age(bytes)).map(|(key, _)| (kind::FORMER.to_owned(), key.to_owned()))
-}
-
-/// The name of its record, and back.
-pub(crate) fn former_key(id: NodeId) -> String {
-    format!("{:016x}", id.0)
-}
-
-pub(crate) fn former_of(key: &str) -> Option<NodeId> {
-    u64::from_str_radix(key, 16).ok().map(NodeId)
 }
 
 /// What a file says.

@@ -206,8 +206,8 @@ impl Node {
                 parting.leaving.insert(card.id, force);
             }
         }
-        let removed = |id: &&NodeId| self.admission.is_removed(**id);
-        parting.gone = self.root.members().iter().filter(removed).copied().collect();
+        let gone = |id: &&NodeId| self.admission.is_without_heir(**id);
+        parting.gone = self.root.members().iter().filter(gone).copied().collect();
         if parting != self.parting {
             self.parting = parting.clone();
             self.classes_in(now, out, |classes, wants| {

@@ -11,7 +11,7 @@
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard, `parted.rs` what goes in parts; `picture.rs` builds the [`View`] that front doors read.
 //! - `runs.rs`: what services run once, or at times.
 //! - `secrets.rs`: secrets of services; `certificates.rs`: certificates of the cluster, `acme.rs`: those that come by themselves; `services.rs`: what is done with one service without its file.
-//! - `authority.rs`: whose key signs certificates of nodes. `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
+//! - `authority.rs`: whose key signs certificates of nodes. `admission.rs`: who is let in, `former.rs`: who is nobody any more, `away.rs`: who is away for too long; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
 //! - `leave.rs`: a node that is asked to restart or to leave, `departure.rs`: what it waits for; `lives.rs`: how
 //!   often bricks lose their memory; `used.rs`: what namespaces take of what they may.
@@ -29,12 +29,14 @@ mod asks;
 #[cfg(test)]
 mod asks_tests;
 pub mod authority;
+pub mod away;
 pub mod certificates;
 pub mod declared;
 mod departure;
 pub mod deploy;
 mod facts;
 mod fits;
+mod former;
 mod frames;
 #[cfg(test)]
 mod frames_tests;

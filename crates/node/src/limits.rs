@@ -44,6 +44,11 @@ pub const DEAD_SHOWN: Span = Span::secs(3600);
 /// Nodes of the past that are remembered, so that they are told, also by a node that is behind; the oldest go. Nobody
 /// lets these in either: they are not named.
 pub const FORMERS_MAX: usize = 1024;
+/// How long a node is away is kept in so many parts of what it may be: a change of the declaration each hour, of a week. A leader that ends
+/// loses one at most.
+pub const AWAY_PARTS: u32 = 168;
+/// After so many of them an operator is told what is to come.
+pub const AWAY_WARN_PARTS: u32 = 120;
 /// Links of nodes that are not named, or not yet: more than join at a time.
 pub const WAITING_MAX: usize = 64;
 /// A declaration is at all nodes within milliseconds of a join; a busy disk takes some hundred.

@@ -23,6 +23,7 @@ use crate::acme::Acme;
 use crate::ask::any_class;
 use crate::asked::{Asked, Uses};
 use crate::asks::Pending;
+use crate::away::Away;
 use crate::departure::{Departure, Wish};
 use crate::facts::{self, NodeReport};
 use crate::frames::Bad;
@@ -113,7 +114,7 @@ pub struct Node {
     /// What is wrong with the disk, if it takes nothing.
     trouble: Option<String>,
     /// Nodes of the past that everybody was told of.
-    pub(crate) formers: BTreeSet<String>,
+    pub(crate) formers: BTreeSet<(String, NodeId)>,
     /// Nodes with too old a program, and such as are gone, to be hung up on.
     pub(crate) turned_away: BTreeSet<NodeId>,
     pub(crate) admission: Arc<Admission>,
@@ -127,6 +128,10 @@ pub struct Node {
     pub(crate) waiting: BTreeMap<NodeId, (Card, Time)>,
     /// Who says that this node was removed.
     pub(crate) told_removed: BTreeSet<NodeId>,
+    /// Who says that it was away for too long.
+    pub(crate) told_anew: BTreeSet<NodeId>,
+    /// At the leader: nodes that are away.
+    pub(crate) away: Away,
     /// This node was.
     pub(crate) removed: bool,
     /// Who says that this node's program is too old: since when, when last, and what is agreed on.
@@ -139,6 +144,8 @@ pub struct Node {
     pub(crate) led_before: Option<NodeId>,
     /// A planted bug: all is believed, whoever says it.
     pub(crate) believes: bool,
+    /// A planted bug ([`Node::welcoming`]).
+    pub(crate) welcomes: bool,
     /// Who says that this node has lived later than its disk knows of.
     pub(crate) older_by: BTreeSet<NodeId>,
     tick_at: Time,
@@ -275,6 +282,8 @@ impl Node {
             follows_since: None,
             waiting: BTreeMap::new(),
             told_removed: BTreeSet::new(),
+            told_anew: BTreeSet::new(),
+            away: Away::default(),
             removed: false,
             turned_away_by: BTreeMap::new(),
             bad: Bad::default(),
@@ -282,6 +291,7 @@ impl Node {
             leads: None,
             led_before: None,
             believes: false,
+            welcomes: false,
             older_by: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
@@ -335,6 +345,13 @@ impl Node {
     /// With windows that have no end and late requests served, to show in the lab what becomes of that.
     pub fn without_protection(mut self) -> Self {
         self.classes.session = self.classes.session.without_protection();
+        self
+    }
+
+    /// Plants the bug that who was away for too long is let in as who it was, with what it has, for tests of the
+    /// promises.
+    pub fn welcoming(mut self) -> Self {
+        self.welcomes = true;
         self
     }
 
@@ -431,6 +448,7 @@ impl Node {
             }
             kind::RUNS => self.run_word(now, from, &frame.head, out),
             kind::REMOVED => self.told_removed(now, from, out),
+            kind::ANEW => self.told_anew(from, out),
             kind::DEMAND | kind::DOORS if !self.reports => (),
             kind::DEMAND => match Demand::decode(&frame.head) {
                 Some(_) if !self.live_cards().any(|card| card.id == from) => (),
@@ -509,6 +527,7 @@ impl Node {
         self.keep_admission(now, out);
         self.keep_turned_away(now, out);
         self.keep_formers(now);
+        self.keep_away(now, out);
         if self.root.is_leader() {
             self.keep_level(now, out);
             self.keep_plans(now, out);

@@ -96,7 +96,7 @@ pub(crate) fn admit(now: &Declared, secret_hash: &[u8; 32], name: &str, id: Node
     if nodes.contains_key(name) {
         return Err(format!("a node named {name:?} was admitted before; choose another name"));
     }
-    let was = now.get(kind::FORMER, &crate::declared::former_key(id)).is_some();
+    let was = now.get(kind::FORMER, &crate::former::former_key(id)).is_some();
     if id == NodeId(0) || was || nodes.values().any(|other| *other == Some(id)) {
         return Err(format!("{id} is another node's id; try again"));
     }

@@ -14,11 +14,13 @@ use clones::{
     CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, ProfileSpec, RoutePipeline, RouteProfile,
     RouteService, RouteSession, ServiceSpec, Sick, group, manager,
 };
+use cluster::admission::Gone;
 use cluster::{Card, Door, beacon, membership, root};
 use state::{Class, Classes, Declaration, NamespaceSpec, cache};
 
 use crate::declared::{self, kind as record};
 use crate::facts::{self, NodeReport};
+use crate::former::{self, Former};
 use crate::limits::LEADS_TOLD_MAX;
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
@@ -352,22 +354,23 @@ impl Node {
 
     /// Whoever entered anew since the last look is told of.
     fn tell_formers(&mut self, now: Now) {
-        let all: BTreeSet<String> = self.root.declared().of_kind(record::FORMER).map(|(id, _)| id.to_owned()).collect();
-        for id in all.difference(&self.formers.clone()) {
-            let former =
-                self.root.declared().get(record::FORMER, id).and_then(|b| facts::decode::<declared::Former>(b));
-            if let Some(former) = former {
-                let (kind, text) = match former.is_removed() {
-                    true => ("removed", format!("is not one of the cluster's nodes any more: {}", former.why)),
-                    false => {
-                        let (why, node) = (&former.why, former.node);
-                        ("anew", format!("its disk is not to be trusted ({why}); it enters anew as {node}"))
-                    }
-                };
-                self.happened(now, kind, &former.name, text);
-            }
+        let all = self.root.declared().of_kind(record::FORMER);
+        let all = all.filter_map(|(key, bytes)| Some((key.to_owned(), facts::decode::<Former>(bytes)?)));
+        let all: Vec<(String, Former)> = all.collect();
+        let known: BTreeSet<(String, NodeId)> = all.iter().map(|(key, former)| (key.clone(), former.node)).collect();
+        let before = std::mem::replace(&mut self.formers, known);
+        for (key, former) in all.into_iter().filter(|(key, former)| !before.contains(&(key.clone(), former.node))) {
+            let Former { name, node, why, .. } = &former;
+            let (kind, text) = match former::former_of(&key).map(|id| former.gone(id)) {
+                Some(Gone::Removed) => ("removed", format!("is not one of the cluster's nodes any more: {why}")),
+                // Whoever leads has told it.
+                Some(Gone::Away) | None => continue,
+                Some(Gone::Anew) => {
+                    ("anew", format!("what its disk has counts no more ({why}); it enters anew as {node}"))
+                }
+            };
+            self.happened(now, kind, name, text);
         }
-        self.formers = all;
     }
 
     /// Has the state classes do something, and carries out what they want of it.

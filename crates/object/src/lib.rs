@@ -66,11 +66,11 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
+use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Span, Time};
 use bytes::Bytes;
 use class::dump::Record;
 use class::version::Clock;
-use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Leaving, Moment, Number, Numbers, Scene, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Leaver, Leaving, Moment, Number, Numbers, Scene, Used, Waits};
 use flow::stage::Shown;
 use prost::Message;
 
@@ -139,6 +139,8 @@ pub struct Settings {
     pub unsettled_max: usize,
     /// Deletions that all have, and that are remembered.
     pub graves_max: usize,
+    /// What a node misses is kept for it for so long while it is away.
+    pub away_for: Span,
 }
 
 impl Default for Settings {
@@ -153,6 +155,7 @@ impl Default for Settings {
             entries_max: limits::ENTRIES_MAX,
             unsettled_max: limits::UNSETTLED_MAX,
             graves_max: limits::GRAVES_MAX,
+            away_for: limits::AWAY_FOR,
         }
     }
 }
@@ -369,6 +372,12 @@ impl Class for Object {
 
     fn copies(&self, spec: &Spec, live: usize) -> Option<u64> {
         Some(u64::from(spec.copies).clamp(1, live.max(1) as u64))
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        // Of what was acknowledged by all its copies one is then at a node that lives.
+        let copies = self.spaces.values().map(|(_, spec)| spec.copies as usize).min()?;
+        Some(Waits { within: self.settings.away_for, away_max: copies.saturating_sub(1) })
     }
 
     fn needs(&self, scene: &Scene<'_, Self>, Leaver { who, how, when }: Leaver) -> Option<String> {

@@ -114,6 +114,9 @@ pub const MEND_LOOKS: usize = 4096;
 pub const GIVE_UP_FOR: Span = Span::secs(5);
 /// Copies of a node that has been away for so long are made elsewhere. Longer than a reboot: it may be gigabytes.
 pub const REPAIR_AFTER: Span = Span::secs(600);
+/// What a node misses while it is away (deletions above all) is kept for so long. Shorter than tombstones are: whoever is back before it
+/// is over hears of each deletion.
+pub const AWAY_FOR: Span = Span::secs(7 * 86_400);
 /// A version that is further ahead of this node's clock is refused (`writes = "newest"` alone).
 pub const AHEAD_MS_MAX: u64 = 1000;
 
@@ -139,6 +142,8 @@ pub const DIRECTORIES_FROM: usize = 8;
 pub const LIST_WHERE_FOR: Span = Span::millis(100);
 /// Owners in the directories of a node, 200 bytes each or so. What has no room makes its bucket partial: all nodes are asked there.
 pub const DIRECTORY_OWNERS_MAX: usize = 1 << 18;
+/// Owners that are looked at in one turn, four times a second, when a node went that had told of some: some milliseconds.
+pub const DIRECTORY_LOOKS: usize = 1 << 14;
 /// Owners in one frame of what a node tells a manager: 64 KiB at most.
 pub const FEED_ITEMS: usize = 256;
 /// Changes that a manager has not heard of. With more of them it is told everything anew.
@@ -152,6 +157,8 @@ const _: () = assert!(PIECE_BYTES + (64 << 10) < FRAME_BYTES_MAX, "a piece trave
 const _: () = assert!(SHIP_AGAIN.as_micros() * 4 < SHIP_SILENT.as_micros(), "it is sent again before it is given up");
 const _: () = assert!(OBJECT_BYTES_MAX as u64 * 2 < STAGED_BYTES_MAX, "several objects may be on their way");
 const _: () = assert!(SPREAD >= COPIES, "an owner's nodes have room for all copies");
+const _: () =
+    assert!(REPAIR_AFTER.as_micros() * 100 < AWAY_FOR.as_micros(), "its copies are elsewhere before it is gone");
 const _: () = assert!(SILENT_FOR.as_micros() < PUSH_AFTER.as_micros(), "whoever asks is first to see to it");
 
 /// A question about changes waits for some so long.

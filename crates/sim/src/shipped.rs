@@ -27,6 +27,8 @@ pub enum Bug {
     FalseApply,
     /// It wants to be woken all the time.
     Spins,
+    /// Who was away for too long is let in as who it was.
+    Welcomes,
     /// What a peer says of others is believed, and what it says of this node is not refuted.
     Believes,
 }
@@ -129,6 +131,7 @@ impl Factory for Cluster {
             found: founds.then(|| self.first_records(first)),
         });
         let node = if self.bug == Some(plays::Bug::Node(Bug::Believes)) { node.believing() } else { node };
+        let node = if self.bug == Some(plays::Bug::Node(Bug::Welcomes)) { node.welcoming() } else { node };
         let planted = self.bug.map(|bug| bug.plant(Rng::new(life.seed ^ 1)));
         Birth { machine: Shipped { node, planted }, card: card.encode() }
     }

@@ -485,6 +485,11 @@ macro_rules! classes {
                 [$(class::Class::counted_on(&self.$field)),*].into_iter().flatten().next()
             }
 
+            /// How long nodes are waited for that are away.
+            pub fn waits(&self) -> Option<class::Waits> {
+                [$(class::Class::waits(&self.$field)),*].into_iter().flatten().next()
+            }
+
             /// Why no namespace may be of this class where this node takes declarations, if that is so.
             pub fn lacks(&self, class: Class) -> Option<&'static str> {
                 match class {
