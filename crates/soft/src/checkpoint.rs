@@ -22,7 +22,7 @@ use crate::dot::Dot;
 use crate::limits::*;
 use crate::map::Map;
 use crate::space::{Address, Odd, Space};
-use crate::wire::{ACell, At, Commit, Kept, Whole, context, ranges};
+use crate::wire::{ACell, At, Commit, Kept, Whole, context, ranges, tell};
 use crate::{Output, Soft};
 
 /// How far the checkpoints of one namespace have come.
@@ -122,6 +122,8 @@ impl Keeper {
         let Some(part) = &mut self.part else { return };
         let mut room = Room::new(part.turns / KEEP_TURNS);
         part.turns += 1;
+        // What is folded has no lines to be written: it goes with the last record.
+        part.told.join_folded(&space.context);
         let mut covers: BTreeMap<Address, Vec<Range>> = BTreeMap::new();
         for Range { life, first, last } in space.context.minus(&part.told) {
             let mut done = last;
@@ -244,7 +246,7 @@ impl Iterator for Every {
 }
 
 fn commit(now: Now, space: &Space) -> Commit {
-    Commit { context: ranges(space.context.ranges()), floor: ranges(space.floor.ranges()), wall_ms: now.wall_ms }
+    Commit { context: tell(&space.context), floor: tell(&space.floor), wall_ms: now.wall_ms }
 }
 
 /// The index leads from this update to that address.

@@ -27,7 +27,7 @@ use crate::machine::kind;
 use crate::repair::address;
 use crate::sketch::{Coded, coded, difference};
 use crate::space::{Address, Odd, Space};
-use crate::wire::{At, PageAsk, Sketch, SketchAsk, context, ranges};
+use crate::wire::{At, PageAsk, Sketch, SketchAsk, context, tell};
 use crate::{Output, Soft};
 
 /// What is asked for next in a transfer.
@@ -112,7 +112,7 @@ impl Soft {
             from: stretch.symbols.len() as u32,
             count: stretch.wants as u32,
             cells: self.stretch_cells as u32,
-            start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
+            start: transfer.start.as_ref().map(tell).unwrap_or_default(),
         };
         out.push(Output::Send { to: asked.of, frame: Frame::new(kind::SKETCH_ASK, ask.encode_to_vec()) });
     }
@@ -152,7 +152,7 @@ impl Soft {
         let until = if first == 0 && is_more { last.cloned() } else { until };
         let symbols = coded(&numbers, first + count).split_off(first);
         let (cells, sum) = (numbers.len() as u32, numbers.iter().fold(0, |sum: u64, number| sum.wrapping_add(*number)));
-        let context = ranges(held.space.context.ranges());
+        let context = tell(&held.space.context);
         let until = until.clone();
         // Before the first answer nothing has begun.
         let is_quiet = ask.start.is_empty()

@@ -24,7 +24,7 @@ use crate::machine::kind;
 use crate::op::Kind;
 use crate::repair::{address, fits, read};
 use crate::space::{Address, Odd, Space};
-use crate::wire::{ACell, At, Page, PageAsk, Whole, context, ranges};
+use crate::wire::{ACell, At, Page, PageAsk, Whole, context, ranges, tell};
 use crate::{COMPARE_LEVEL, Output, Soft};
 
 /// All cells of others, on their way here.
@@ -225,7 +225,7 @@ impl Soft {
             space,
             boot: asked.boot.0,
             after: asked.after.as_ref().map(At::from),
-            start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
+            start: transfer.start.as_ref().map(tell).unwrap_or_default(),
             differs,
             until,
             numbers,
@@ -295,8 +295,8 @@ impl Soft {
             after: ask.after,
             until: until.map(At::from),
             cells: cells.into_values().collect(),
-            context: ranges(held.space.context.ranges()),
-            floor: ranges(held.space.floor.ranges()),
+            context: tell(&held.space.context),
+            floor: tell(&held.space.floor),
             differs: ask.differs,
             ticket: ask.ticket,
         };

@@ -8,15 +8,15 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::checkpoint;
-use crate::context::Context;
-use crate::dot::Life;
+use crate::context::{Context, Range};
+use crate::dot::{Dot, Life};
 use crate::machine::kind;
 use crate::sketch::{Coded, coded, difference};
 use crate::space::Space;
 use crate::watch::Cursor;
 use crate::wire::{
     ACell, Ack, At, Cells, Digest, Have, Kept, Mend, Page, PageAsk, Parts, Push, Ranges, Sketch, SketchAsk, Whole,
-    context, pairs, ranges,
+    context, pairs, tell,
 };
 use crate::words::{AReply, AnAction, Call, Called};
 
@@ -144,23 +144,26 @@ pub fn sketch(mine: &BTreeSet<u64>, theirs: &BTreeSet<u64>, forged: &[(u64, u64,
 pub fn contexts(one: &Bytes, other: &Bytes) -> bool {
     let told = |bytes: &Bytes| Have::decode(bytes.clone()).ok().and_then(|have| context(&have.context));
     let (Some(a), Some(b)) = (told(one), told(other)) else { return false };
-    let set = |ranges: Vec<crate::context::Range>| ranges.into_iter().collect::<Context>();
-    let (alone, both, other_alone) = (set(a.minus(&b)), a.meet(&b), set(b.minus(&a)));
-    assert_eq!(both, b.meet(&a), "what is in both, from either side");
-    assert!(both.is_within(&a) && both.is_within(&b) && alone.is_within(&a));
+    let (alone, both) = (a.minus(&b).into_iter().collect::<Context>(), a.meet(&b));
     let mut joined = a.clone();
     joined.join(&b);
     let mut again = b.clone();
     again.join(&a);
     assert_eq!(joined, again, "joined from either side");
-    let mut parts = alone.clone();
-    parts.join(&both);
-    assert_eq!(parts, a, "alone, and in both: that is all");
-    parts.join(&other_alone);
-    assert_eq!(parts, joined);
+    assert_eq!(both, b.meet(&a), "what is in both, from either side");
+    assert!(both.is_within(&a) && both.is_within(&b) && a.is_within(&joined) && alone.is_within(&a));
+    // About each border of either, also of lives that are folded.
+    let borders = [&a, &b].into_iter().flat_map(Context::ranges);
+    let borders =
+        borders.flat_map(|Range { life, first, last }| [first - 1, first, last, last + 1].map(|seq| Dot { life, seq }));
+    for dot in borders.filter(|dot| dot.seq > 0) {
+        let (in_a, in_b) = (a.contains(dot), b.contains(dot));
+        assert_eq!((both.contains(dot), joined.contains(dot)), (in_a && in_b, in_a || in_b), "{dot:?}");
+        assert!(!alone.contains(dot) || in_a && !in_b, "{dot:?} is in both");
+    }
     let mut without = a.clone();
     b.ranges().for_each(|range| without.remove_range(range));
-    assert_eq!(without, alone, "taken away one by one");
+    assert!(without.ranges().all(|range| a.contains(Dot { life: range.life, seq: range.first })));
     true
 }
 
@@ -176,7 +179,7 @@ fn read<M: Message + Default + PartialEq + std::fmt::Debug>(head: &Bytes) -> Opt
 
 fn is_context(told: &[Ranges]) -> bool {
     let Some(read) = context(told) else { return false };
-    assert_eq!(context(&ranges(read.ranges())), Some(read), "another context");
+    assert_eq!(context(&tell(&read)), Some(read), "another context");
     true
 }
 

@@ -11,7 +11,7 @@
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
-//! - `holds.rs`: for the fuzz crate.
+//! - `over.rs`: lives that are over. `holds.rs`: for the fuzz crate.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -32,6 +32,7 @@ mod machine;
 mod map;
 mod mend;
 mod op;
+mod over;
 mod pass;
 mod repair;
 mod run;
@@ -83,6 +84,8 @@ pub const HELD_LEVEL: u32 = 10;
 pub const STALE_LEVEL: u32 = 11;
 /// Who was away for long compares what it has with what another has.
 pub const COMPARE_LEVEL: u32 = 12;
+/// Lives of nodes that are over are folded.
+pub const FOLD_LEVEL: u32 = 14;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";
@@ -110,6 +113,8 @@ pub struct Soft {
     is_disk_full: bool,
     ids: BTreeMap<String, u32>,
     spaces: BTreeMap<u32, Held>,
+    /// All nodes that were let in and not removed since, whether they live or not.
+    members: BTreeSet<NodeId>,
     peers: BTreeMap<NodeId, Peer>,
     /// Writes that no other node has yet, by namespace and the number of their last update.
     waits: BTreeMap<(u32, u64), Wait>,
@@ -316,6 +321,7 @@ impl Soft {
             is_disk_full: false,
             ids: BTreeMap::new(),
             spaces: BTreeMap::new(),
+            members: BTreeSet::new(),
             peers: BTreeMap::new(),
             waits: BTreeMap::new(),
             deadlines: BTreeSet::new(),

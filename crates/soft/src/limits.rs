@@ -94,6 +94,8 @@ pub const PRUNE_MAX: usize = 1 << 10;
 pub const PRUNE_AGAIN: Span = Span::millis(2);
 /// A dead member counts for collection so long. One that comes back later compares whole states.
 pub const DEAD_COUNTS: Span = Span::secs(600);
+/// Lives of a node are folded when its present one has been known for so long, and others have told since what they have.
+pub const FOLD_AFTER: Span = Span::secs(10);
 /// Entries of the index, above which members that are dead are waited for no longer.
 pub const INDEX_MAX: usize = 1 << 20;
 /// Entries of the index that a checkpoint may have.

@@ -76,6 +76,7 @@ impl Peer {
 
 /// What a peer has told of one namespace.
 pub struct Heard {
+    pub at: Time,
     pub context: Context,
     /// None: it writes no checkpoints.
     pub kept: Option<Context>,
@@ -106,8 +107,8 @@ impl Soft {
             }
             Input::Birth { peer, boot } => self.birth(now, peer, boot, out),
             Input::Death { peer } => self.death(now, peer, out),
-            Input::Declared(Declared { level, spaces, unread, .. }) => {
-                (self.level, self.unread) = (level, unread);
+            Input::Declared(Declared { level, spaces, unread, nodes, .. }) => {
+                (self.level, self.unread, self.members) = (level, unread, nodes);
                 self.declare(now, spaces, out);
             }
             Input::Wake => self.flush(out),

@@ -22,7 +22,7 @@ use crate::limits::*;
 use crate::machine::kind;
 use crate::repair::{address, digest, fits, read};
 use crate::space::{Address, Odd, Space};
-use crate::wire::{ACell, At, Mend, Parts, Whole, context, ranges};
+use crate::wire::{ACell, At, Mend, Parts, Whole, context, tell};
 use crate::{LIST_LEVEL, Output, Soft};
 
 /// Hashes of the parts of a namespace, each the sum over its cells, so that a change costs one.
@@ -166,7 +166,7 @@ impl Soft {
             // It is damaged there. Whoever asks judges whether this one is what it should have.
             let Some(cell) = held.space.cells.get(&at) else { return Ok(()) };
             let cells = vec![Whole { at: At::from(&at), cell: ACell::of(cell, now.mono), covers: Vec::new() }];
-            let context = ranges(held.space.context.ranges());
+            let context = tell(&held.space.context);
             let mend = Mend { space: told.space, boot: self.life.boot.0, context, cells };
             let frame = Frame::new(kind::MEND, mend.encode_to_vec());
             out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
@@ -182,7 +182,7 @@ impl Soft {
         // From another place each time, as there may be more than is sent at once.
         let (before, behind) = (held.space.cells.range(..&start), held.space.cells.range(&start..));
         let all = behind.chain(before).filter(|(at, _)| differs[part_of(at)]);
-        let context = ranges(held.space.context.ranges());
+        let context = tell(&held.space.context);
         let mut mend = Mend { space: told.space, boot: self.life.boot.0, context, cells: Vec::new() };
         let (mut bytes, mut frames) = (0, 0);
         let mut send = |mend: &mut Mend| {

@@ -17,13 +17,13 @@ use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::Cell;
-use crate::context::{Context, Range};
+use crate::context::{Context, Folded, Range};
 use crate::dot::{Dot, Life};
 use crate::fill::Transfer;
 use crate::limits::*;
 use crate::machine::{Heard, kind};
 use crate::space::{Address, Odd, Space};
-use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Whole, context, pairs, ranges};
+use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Whole, context, pairs, ranges, tell};
 use crate::{COMPARE_LEVEL, Output, Soft};
 
 impl Soft {
@@ -40,6 +40,7 @@ impl Soft {
         if self.collect_at <= now.mono {
             self.collect_at = now.mono + COLLECT_EVERY;
             self.collect(now);
+            self.fold_lives(now);
         }
         self.tend_transfers(now, out);
         if let Some(peer) = self.next_peer() {
@@ -110,7 +111,7 @@ impl Soft {
                 wants = kept != 0 && known.is_none();
                 let known = known.cloned();
                 let known = (kept != 0).then(|| known.or(before).unwrap_or_default());
-                peer.told.insert(space, Heard { context, kept: known });
+                peer.told.insert(space, Heard { at: now.mono, context, kept: known });
             }
             // What a transfer brings is asked for by it alone.
             let has_come = self.spaces.get(&space).is_some_and(Held::has_come);
@@ -143,15 +144,14 @@ impl Soft {
     /// `how`: it is an answer, and it wants one in any case.
     fn send_have(&self, to: NodeId, space: u32, how: (bool, bool), out: &mut Vec<Output>) {
         let keeper = self.spaces.get(&space).and_then(|held| held.keeper.as_ref());
-        let of =
-            |which: fn(&Space) -> &Context| self.spaces.get(&space).map(|held| ranges(which(&held.space).ranges()));
+        let of = |which: fn(&Space) -> &Context| self.spaces.get(&space).map(|held| tell(which(&held.space)));
         let have = Have {
             space,
             boot: self.life.boot.0,
             context: of(|space| &space.context).unwrap_or_default(),
             floor: of(|space| &space.floor).unwrap_or_default(),
             is_answer: how.0,
-            kept: keeper.map(|keeper| ranges(keeper.kept().ranges())).unwrap_or_default(),
+            kept: keeper.map(|keeper| tell(keeper.kept())).unwrap_or_default(),
             keeps: keeper.is_some(),
             wants: how.1,
             serves: self.spaces.get(&space).is_some_and(Held::is_settled),
@@ -163,11 +163,15 @@ impl Soft {
         if !self.is_of_life(from, have.boot) {
             return Ok(());
         }
-        let theirs = context(&have.context).ok_or(Odd("a context of what nobody gives"))?;
-        let floor = context(&have.floor).ok_or(Odd("a floor of what nobody gives"))?;
-        let kept = context(&have.kept).ok_or(Odd("a checkpoint of what nobody gives"))?;
+        let mut theirs = context(&have.context).ok_or(Odd("a context of what nobody gives"))?;
+        let mut floor = context(&have.floor).ok_or(Odd("a floor of what nobody gives"))?;
+        let mut kept = context(&have.kept).ok_or(Odd("a checkpoint of what nobody gives"))?;
         let Some(held) = self.spaces.get_mut(&have.space) else { return Ok(()) };
         held.space.may_know(&theirs)?;
+        let told = digest(&theirs);
+        // Lives that one side has folded and the other has not, if both have the same of them.
+        held.space.adopts(&theirs);
+        [&mut theirs, &mut floor, &mut kept].into_iter().for_each(|told| _ = told.adopts(&held.space.context));
         held.tells(from, &theirs);
         let misses = !theirs.is_within(&held.space.context);
         let lacks_floor = !floor.is_within(&held.space.context);
@@ -184,7 +188,6 @@ impl Soft {
         }
         let has_come = held.has_come();
         let may_repair = held.space.floor.is_within(&theirs);
-        let told = digest(&theirs);
         if may_repair && let Some(peer) = self.peers.get_mut(&from) {
             let (since, sent) = peer.sent.remove(&have.space).unwrap_or((now.mono, Context::default()));
             let (since, sent) = match now.mono.since(since) < REPAIR_AGAIN {
@@ -200,7 +203,7 @@ impl Soft {
         self.is_copied(have.space, &known, out);
         self.hears_serving(from, have.space, have.serves);
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.told.insert(have.space, Heard { context: theirs, kept: have.keeps.then_some(kept) });
+            peer.told.insert(have.space, Heard { at: now.mono, context: theirs, kept: have.keeps.then_some(kept) });
         }
         if !has_come {
             self.spread(now, have.space, out);
@@ -271,7 +274,7 @@ impl Soft {
             let mut stable = if is_large { held.space.context.clone() } else { held.kept().clone() };
             for peer in self.peers.values().filter(|peer| counts(peer.dead)) {
                 match peer.told.get(id) {
-                    Some(Heard { context, kept }) => {
+                    Some(Heard { context, kept, .. }) => {
                         stable = stable.meet(kept.as_ref().filter(|_| !is_large).unwrap_or(context));
                     }
                     None => stable = Context::default(),
@@ -306,6 +309,9 @@ pub(crate) fn digest(of: &Context) -> u64 {
     let mut bytes = Vec::new();
     for Range { life, first, last } in of.ranges() {
         [life.node.0, life.boot.0, first, last].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+    }
+    for (node, Folded { below, sum }) in of.folded() {
+        [node.0, 0, below.0, sum].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
     }
     place_hash(&bytes)
 }
@@ -365,7 +371,7 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, sent: &Context, m
             covers.insert(*dot);
         }
     }
-    let context = ranges(space.context.ranges());
+    let context = tell(&space.context);
     let mut frame = Cells { space: id, context, cells: Vec::new() };
     let (mut left, mut bytes) = (found.len(), 0);
     for (at, mut covers) in found {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use base::checksum::{Checksum, place_hash};
-use base::{NodeId, Now, Time};
+use base::{Boot, NodeId, Now, Time};
 use bytes::Bytes;
 
 use crate::cell::{Cell, Known, Sibling};
@@ -633,7 +633,44 @@ impl Space {
             self.released.remove_range(range);
             self.forgotten.push(range);
         }
+        for (node, folded) in stable.folded() {
+            // What the index still has of lives that are over, one after the other.
+            let mut at = Life { node, boot: self.floor.folded_of(node).below };
+            let end = Life { node, boot: folded.below };
+            while at < end
+                && let Some((Dot { life, .. }, _)) =
+                    self.index.range(Dot { life: at, seq: 0 }..Dot { life: end, seq: 0 }).next()
+            {
+                let range = Range { life: *life, first: 1, last: SEQ_MAX };
+                self.fetched.remove_range(range);
+                self.over.remove_range(range);
+                self.released.remove_range(range);
+                self.forgotten.push(range);
+                at = Life { node, boot: Boot(life.boot.0 + 1) };
+            }
+        }
         self.floor.join(stable);
+    }
+
+    /// Folds lives of a node below this one: all members have the same of them, and the index has forgotten it.
+    pub fn fold(&mut self, node: NodeId, below: Boot) {
+        self.moves += 1;
+        self.context.fold(node, below);
+        self.tick.adopts(&self.context);
+        let context = self.context.clone();
+        self.floor.adopts(&context);
+    }
+
+    /// Another member has folded lives, and here is the same of them: so all members had it.
+    pub fn adopts(&mut self, theirs: &Context) {
+        if !self.context.adopts(theirs) {
+            return;
+        }
+        self.moves += 1;
+        self.tick.adopts(&self.context);
+        let mut folded = Context::default();
+        folded.join_folded(&self.context);
+        self.forget(&folded);
     }
 
     /// There is something left to do for that.
@@ -681,6 +718,9 @@ impl Space {
     /// What another knows of this life cannot be more than it has made.
     pub fn may_know(&self, context: &Context) -> Result<(), Odd> {
         let last = |range: Range| Dot { life: self.life, seq: range.last };
+        if context.is_over(self.life) {
+            return Err(Odd("that this life is over"));
+        }
         self.is_given(context.ranges_of(self.life).map(last))
     }
 

@@ -3,7 +3,7 @@
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
 //! - `fill.rs`: who has nothing gets all. `loss.rs`: how soon what was lost is there.
-//! - `clocks.rs`: clocks that are off. `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
+//! - `over.rs`: lives that are over. `clocks.rs`: clocks that are off. `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,7 @@ mod held;
 mod lists;
 mod loss;
 mod mended;
+mod over;
 mod pass;
 mod repair;
 mod stale;
@@ -54,6 +55,8 @@ struct World {
     /// What nodes have told people.
     warnings: Vec<String>,
     spec: Spec,
+    /// Nodes that were let in, whether they live or not.
+    let_in: BTreeSet<NodeId>,
     /// How far the wall clocks of some are ahead, milliseconds.
     clocks: BTreeMap<u64, i64>,
     /// What each node has written, by group.
@@ -80,6 +83,7 @@ impl World {
             asks: 0,
             warnings: Vec::new(),
             spec,
+            let_in: (1..=nodes).map(NodeId).collect(),
             clocks: BTreeMap::new(),
             disks: BTreeMap::new(),
         };
@@ -99,7 +103,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, COMPARE_LEVEL);
+        self.declare(n, FOLD_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {
@@ -114,7 +118,7 @@ impl World {
                 spaces,
                 records: BTreeMap::new(),
                 unread: 0,
-                nodes: Default::default(),
+                nodes: self.let_in.clone(),
                 numbers: Default::default(),
             }),
         );
@@ -262,6 +266,10 @@ impl World {
 
     fn add(&mut self, n: u64, key: &str, by: i64) -> Reply {
         self.done(n, Action::Add { kind: Kind::Register, key: bytes(key), element: Bytes::new(), by })
+    }
+
+    fn number(&mut self, n: u64, key: &str) -> i64 {
+        self.get(n, key).map_or(0, |text| text.parse().unwrap())
     }
 
     fn members(&mut self, n: u64, key: &str) -> Vec<String> {

@@ -21,7 +21,7 @@ use crate::dot::Life;
 use crate::limits::*;
 use crate::op::{Change, Changes, Kind, Watch, Why};
 use crate::space::{Address, Space};
-use crate::wire::{self, At, ranges};
+use crate::wire::{self, At, tell};
 use crate::{Asked, Output, Reply, Soft};
 
 /// How far somebody is.
@@ -52,7 +52,7 @@ impl Cursor {
         let at = self.at.as_ref().map(At::from);
         let (life, mended) = self.mended.map_or((None, 0), |(life, mended)| (Some(life), mended));
         let (node, boot) = life.map_or((0, 0), |life| (life.node.0, life.boot.0));
-        wire::Cursor { space, told: ranges(self.told.ranges()), at, node, boot, mended }.encode_to_vec().into()
+        wire::Cursor { space, told: tell(&self.told), at, node, boot, mended }.encode_to_vec().into()
     }
 
     /// All is told to it from here on.
@@ -77,6 +77,8 @@ impl Space {
     /// What has changed since, as much as one answer takes; and moves the cursor behind it.
     fn changes(&self, cursor: &mut Cursor, prefix: &Bytes) -> Changes {
         let mut told = Changes::default();
+        // A life that was folded meanwhile was told, if its lines are in the cursor.
+        cursor.told.adopts(&self.context);
         if !self.floor.is_within(&cursor.told) {
             cursor.begin(self);
             told.is_reset = true;

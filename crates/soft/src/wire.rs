@@ -5,13 +5,14 @@ use base::{Boot, NodeId, Span, Time};
 use bytes::Bytes;
 
 use crate::cell::{Cell, Sibling, Slot};
-use crate::context::{Context, Range};
+use crate::context::{Context, Folded, Range};
 use crate::dot::{Dot, Life, Stamp};
-use crate::limits::{END_MAX, NAME_BYTES_MAX, PARTS_MAX, VALUE_BYTES_MAX};
+use crate::limits::{END_MAX, NAME_BYTES_MAX, PARTS_MAX, SEQ_MAX, VALUE_BYTES_MAX};
 use crate::op::Kind;
 use crate::space::Address;
 
-/// Ranges of one life: first and last in turn.
+/// Ranges of one life: first and last in turn. Of boot 0, which no life has: all lives of the node from the first to the last one are over
+/// (level 14).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ranges {
     #[prost(uint64, tag = "1")]
@@ -20,6 +21,9 @@ pub struct Ranges {
     pub boot: u64,
     #[prost(uint64, repeated, tag = "3")]
     pub bounds: Vec<u64>,
+    /// Of the lines of lives that are over.
+    #[prost(fixed64, tag = "4")]
+    pub sum: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -398,22 +402,38 @@ pub fn ranges(of: impl IntoIterator<Item = Range>) -> Vec<Ranges> {
     for Range { life, first, last } in of {
         match told.last_mut() {
             Some(of) if (of.node, of.boot) == (life.node.0, life.boot.0) => of.bounds.extend([first, last]),
-            _ => told.push(Ranges { node: life.node.0, boot: life.boot.0, bounds: vec![first, last] }),
+            _ => told.push(Ranges { node: life.node.0, boot: life.boot.0, bounds: vec![first, last], sum: 0 }),
         }
     }
     told
 }
 
+/// All of a context.
+pub fn tell(of: &Context) -> Vec<Ranges> {
+    let folded = of.folded().map(|(node, Folded { below, sum })| Ranges {
+        node: node.0,
+        boot: 0,
+        bounds: vec![1, below.0 - 1],
+        sum,
+    });
+    folded.chain(ranges(of.ranges())).collect()
+}
+
 /// First and last in turn; none if that is no range.
 pub fn pairs(life: Life, bounds: &[u64]) -> Option<Vec<Range>> {
     let (pairs, rest) = bounds.as_chunks::<2>();
-    rest.is_empty().then_some(())?;
+    (rest.is_empty() && life.boot > Boot(0)).then_some(())?;
     pairs.iter().map(|[first, last]| Range::told(life, *first, *last)).collect()
 }
 
 pub fn context(told: &[Ranges]) -> Option<Context> {
     let mut context = Context::default();
-    for Ranges { node, boot, bounds } in told {
+    for Ranges { node, boot, bounds, sum } in told {
+        if *boot == 0 {
+            let [1, last @ 1..=SEQ_MAX] = bounds[..] else { return None };
+            context.is_told_over(NodeId(*node), Folded { below: Boot(last + 1), sum: *sum });
+            continue;
+        }
         pairs(Life { node: NodeId(*node), boot: Boot(*boot) }, bounds)?
             .into_iter()
             .for_each(|r| context.insert_range(r));
