@@ -8,6 +8,20 @@ pub const PIXELS_MAX: u64 = 50_000_000;
 pub const SIDE_MAX: u32 = 16_383;
 /// Frames of a picture that moves.
 pub const FRAMES_MAX: u32 = 200;
+/// A drawing (SVG) that is drawn: large maps have some MB, and go out as they are.
+pub const SVG_BYTES_MAX: usize = 1 << 20;
+/// Of its parts, counted with texts between them.
+pub const SVG_NODES_MAX: u32 = 20_000;
+/// Parts within parts: for each may be laid out what the whole has of pixels.
+pub const SVG_DEPTH_MAX: usize = 24;
+/// Places where it repeats a part of itself; each may double it.
+pub const SVG_USES_MAX: usize = 16;
+/// Pixels that it is drawn with in a row or a column, at most.
+pub const SVG_SIDE: u32 = 2048;
+/// Pixels times shapes: about two seconds of a processor.
+pub const SVG_WORK_MAX: u64 = 1 << 30;
+/// Dashes of one line, about.
+pub const SVG_DASHES_MAX: f32 = 100_000.0;
 /// Passes of a progressive JPEG: encoders make about ten; each costs the whole picture anew.
 pub const JPEG_SCANS_MAX: usize = 64;
 /// Bytes that a decoder may lay out, beside the pixels: 8 for each pixel.

@@ -47,7 +47,7 @@ impl Asked {
             Some(format) => variant.format == format,
             None => match variant.format {
                 Format::Webp => self.accepts_webp,
-                Format::Avif => false,
+                Format::Avif | Format::Svg => false,
                 Format::Jpeg | Format::Png | Format::Gif => true,
             },
         };

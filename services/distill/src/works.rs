@@ -10,7 +10,7 @@ use sdk::{Shape, Stage};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::image::{Bad, Edit, Format, Made, decode, distill};
-use crate::limits::{KEPT_BYTES_MAX, MEGAPIXELS_AT_ONCE, NICE, WAITING_MAX};
+use crate::limits::{KEPT_BYTES_MAX, MEGAPIXELS_AT_ONCE, NICE, SVG_SIDE, WAITING_MAX};
 
 /// Content and wishes.
 pub type Key = [u8; 32];
@@ -79,6 +79,8 @@ impl Works {
         let turn = self.stage.enter().await.map_err(|_| NotMade::Busy)?;
         let megapixels = match decode::measure(original) {
             Ok((width, height)) => (u64::from(width) * u64::from(height) / 1_000_000) as u32 + 1,
+            // How large it becomes is found out on the way; not larger than this.
+            Err(_) if Format::of(original) == Some(Format::Svg) => SVG_SIDE * SVG_SIDE / 1_000_000 + 1,
             // Tiny ones need no reading.
             Err(_) if original.len() < crate::limits::SMALL_BYTES && !edit.must_be_made() => 1,
             Err(bad) => return Err(NotMade::Bad(bad)),

@@ -25,7 +25,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, Bad> {
         Format::Png => png(bytes),
         Format::Gif => gif(bytes),
         Format::Webp => webp(bytes),
-        Format::Avif => Err(Bad::Unknown),
+        Format::Avif | Format::Svg => Err(Bad::Unknown),
     }
 }
 
@@ -54,7 +54,7 @@ pub fn measure(bytes: &[u8]) -> Result<(u32, u32), Bad> {
             side(6).zip(side(8)).ok_or_else(|| broken("it has no header"))?
         }
         Format::Webp => WebPDecoder::new(Cursor::new(bytes)).map_err(broken)?.dimensions(),
-        Format::Avif => return Err(Bad::Unknown),
+        Format::Avif | Format::Svg => return Err(Bad::Unknown),
     };
     check(width, height, 1)?;
     Ok((width, height))

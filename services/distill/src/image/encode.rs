@@ -11,7 +11,7 @@ use super::{Bad, Edit, Format, Picture};
 /// The picture has a size that the format cannot have.
 pub fn encode(picture: &Picture, from: Format, edit: &Edit) -> Result<(Format, Vec<u8>), Bad> {
     let (lossy, lossless) = if edit.accepts_webp { (Format::Webp, Format::Webp) } else { (Format::Jpeg, Format::Png) };
-    let is_drawn = matches!(from, Format::Png | Format::Gif);
+    let is_drawn = matches!(from, Format::Png | Format::Gif | Format::Svg);
     match edit.format {
         Some(Format::Webp) if is_drawn => fewer(as_webp(picture)?, Format::Webp, as_(picture, Format::Webp, edit)?),
         Some(format) => as_(picture, format, edit),
@@ -32,10 +32,10 @@ fn as_(picture: &Picture, format: Format, edit: &Edit) -> Result<(Format, Vec<u8
         Format::Jpeg if edit.grey => grey_jpeg(picture, edit.quality(), edit.background),
         Format::Jpeg => coloured_jpeg(picture, edit.quality(), edit.background),
         Format::Webp => lossy_webp(picture, edit.quality()),
-        Format::Png | Format::Gif => as_png(picture),
+        Format::Png | Format::Gif | Format::Svg => as_png(picture),
         Format::Avif => avif(picture, edit.quality()),
     }?;
-    Ok((if format == Format::Gif { Format::Png } else { format }, bytes))
+    Ok((if matches!(format, Format::Gif | Format::Svg) { Format::Png } else { format }, bytes))
 }
 
 fn cannot(why: impl std::fmt::Display) -> Bad {

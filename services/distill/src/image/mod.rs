@@ -1,7 +1,8 @@
 //! Pictures made small: bytes of a file and what is wanted of it in, bytes of a file out. Pure computing, for a thread that may
 //! be busy; what is fetched, asked and answered is elsewhere.
 //!
-//! `decode.rs` reads files, and refuses bombs by their headers; `orient.rs` turns as EXIF says, `colour.rs` brings colours to sRGB;
+//! `decode.rs` reads files, and refuses bombs by their headers, `svg.rs` draws; `orient.rs` turns as EXIF says, `colour.rs` brings
+//! colours to sRGB;
 //! `edit.rs` changes pixels, with `place.rs`, which finds what matters, and `mark.rs`, watermarks; `encode.rs` writes, and
 //! `moving.rs` what moves. No metadata is carried over.
 
@@ -13,6 +14,7 @@ mod mark;
 mod moving;
 mod orient;
 mod place;
+mod svg;
 
 use std::fmt;
 
@@ -34,6 +36,8 @@ pub enum Format {
     Webp,
     /// Out only.
     Avif,
+    /// In only.
+    Svg,
 }
 
 impl Format {
@@ -44,7 +48,7 @@ impl Format {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
-            _ => None,
+            _ => svg::is_svg(bytes).then_some(Self::Svg),
         }
     }
 
@@ -59,6 +63,7 @@ impl Format {
             Self::Gif => "image/gif",
             Self::Webp => "image/webp",
             Self::Avif => "image/avif",
+            Self::Svg => "image/svg+xml",
         }
     }
 }
@@ -108,7 +113,7 @@ pub enum Bad {
 impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("the file is no JPEG, PNG, GIF or WebP"),
+            Self::Unknown => f.write_str("the file is no JPEG, PNG, GIF or WebP, nor a drawing (SVG) of shapes alone"),
             Self::TooLarge(why) => write!(f, "the picture is too large: {why}"),
             Self::Broken(why) => write!(f, "the picture is broken: {why}"),
         }
@@ -136,9 +141,19 @@ pub fn distill(original: &[u8], edit: &Edit) -> Result<Made, Bad> {
         return Ok(Made::Unchanged);
     }
     let from = Format::of(original).ok_or(Bad::Unknown)?;
+    let has_size = edit.resize.width > 0 || edit.resize.height > 0;
+    if from == Format::Svg && !edit.must_be_made() && !has_size {
+        // At which size it is shown, only its page knows.
+        return Ok(Made::Unchanged);
+    }
     let (format, bytes) = match moved(original, from, edit)? {
         Some(bytes) => (Format::Webp, bytes),
-        None => encode::encode(&edit.apply(decode::decode(original)?)?, from, edit)?,
+        None => {
+            // A drawing is sharp at any size.
+            let least = edit.resize.width.max(edit.resize.height);
+            let picture = if from == Format::Svg { svg::draw(original, least) } else { decode::decode(original) };
+            encode::encode(&edit.apply(picture?)?, from, edit)?
+        }
     };
     if bytes.len() >= original.len() && !edit.must_be_made() {
         return Ok(Made::Unchanged);
@@ -222,6 +237,23 @@ mod tests {
         let picture = decode::decode(&made(&original, &edit).1).unwrap();
         assert_eq!((picture.width, picture.height), (100, 100));
         assert_eq!((&picture.rgba[..4], &picture.rgba[39_996..]), (&[1, 2, 3, 255][..], &[1, 2, 3, 255][..]));
+    }
+
+    #[test]
+    fn a_drawing_is_drawn_for_who_says_how_large_or_as_what() {
+        let shapes: String =
+            (0..40).map(|at| format!("<rect x=\"{at}\" width=\"9\" height=\"20\" fill=\"#a0{at:02}00\"/>")).collect();
+        let original =
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"20\">{shapes}</svg>").into_bytes();
+        assert_eq!(distill(&original, &Edit::default()), Ok(Made::Unchanged));
+        let (format, bytes) = made(&original, &Edit { format: Some(Format::Png), ..Edit::default() });
+        assert_eq!((format, size(&bytes)), (Format::Png, (40, 20)));
+        let resize = Resize { width: 400, height: 400, ..Resize::default() };
+        let (format, bytes) =
+            made(&original, &Edit { resize, accepts_webp: true, format: Some(Format::Webp), ..Edit::default() });
+        assert_eq!((format, size(&bytes)), (Format::Webp, (400, 200)));
+        let text = String::from_utf8(original).unwrap().replace("</svg>", "<text>a</text></svg>");
+        assert_eq!(distill(text.as_bytes(), &Edit { resize, ..Edit::default() }), Err(Bad::Unknown));
     }
 
     #[test]

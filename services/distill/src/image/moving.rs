@@ -29,7 +29,7 @@ pub fn distill(original: &[u8], from: Format, edit: &Edit) -> Result<Option<Vec<
     let count = match from {
         Format::Gif => gif_head(original)?.frames,
         Format::Webp => frames_of_webp(original)?,
-        Format::Jpeg | Format::Png | Format::Avif => 1,
+        Format::Jpeg | Format::Png | Format::Avif | Format::Svg => 1,
     };
     if count < 2 {
         return Ok(None);
