@@ -11,11 +11,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::ops::Bound;
 
 use base::{NodeId, Time};
 use bytes::Bytes;
 
-use crate::limits::{ASKED_MAX, DIRECTORY_OWNERS_MAX, ROUND_EVERY};
+use crate::limits::{ASKED_MAX, DIRECTORY_LOOKS, DIRECTORY_OWNERS_MAX, ROUND_EVERY};
 use crate::map::bucket_of;
 
 /// Under which a node tells one manager. `life` is drawn by the manager when it starts, `count` grows from one to the next.
@@ -76,7 +77,12 @@ pub(crate) struct Directory {
     version: u32,
     buckets: BTreeMap<u16, Bucket>,
     nodes: BTreeMap<NodeId, Teller>,
+    /// Those too that only nodes of before have told of, until they are looked at.
     owners: usize,
+    /// What was told by nodes of before is looked for, behind this owner of this bucket.
+    sweep: Option<(u16, Option<Owner>)>,
+    /// There is more of it since that began.
+    sweeps_again: bool,
     round: Option<Round>,
     rounds: u64,
     /// They wait for the next round, which begins then at the earliest: what comes until then shares it.
@@ -84,10 +90,13 @@ pub(crate) struct Directory {
     next_at: Time,
 }
 
+type Owner = (u32, Bytes);
+
 #[derive(Default)]
 struct Bucket {
     since: u32,
-    owners: BTreeMap<(u32, Bytes), BTreeSet<NodeId>>,
+    /// Who has said under which tenure that it has objects. What was said under one that is over counts for nothing, and goes later.
+    owners: BTreeMap<Owner, BTreeMap<NodeId, u32>>,
     /// There was no room for all.
     lacks: bool,
 }
@@ -117,6 +126,8 @@ impl Directory {
             buckets: BTreeMap::new(),
             nodes: BTreeMap::new(),
             owners: 0,
+            sweep: None,
+            sweeps_again: false,
             round: None,
             rounds: 0,
             next: Vec::new(),
@@ -169,11 +180,9 @@ impl Directory {
         if self.nodes.remove(&node).is_none() {
             return;
         }
-        for bucket in self.buckets.values_mut() {
-            let before = bucket.owners.len();
-            bucket.owners.retain(|_, nodes| !nodes.remove(&node) || !nodes.is_empty());
-            self.owners -= before - bucket.owners.len();
-        }
+        // Nobody waits for that: what it has told counts no more from now on.
+        self.sweeps_again = self.sweep.is_some();
+        self.sweep.get_or_insert((0, None));
         // Whoever asked looks there himself.
         if let Some(round) = &mut self.round {
             round.waits.remove(&node);
@@ -215,11 +224,12 @@ impl Directory {
     }
 
     fn take(&mut self, from: NodeId, Item { ns, owner, has }: Item) {
+        let Some(tenure) = self.nodes.get(&from).map(|teller| teller.tenure.count) else { return };
         let Some(bucket) = self.buckets.get_mut(&bucket_of(ns, &owner)) else { return };
         let key = (ns, owner);
         if !has {
             if let Some(nodes) = bucket.owners.get_mut(&key)
-                && nodes.remove(&from)
+                && nodes.remove(&from).is_some()
                 && nodes.is_empty()
             {
                 bucket.owners.remove(&key);
@@ -228,10 +238,10 @@ impl Directory {
             return;
         }
         match bucket.owners.get_mut(&key) {
-            Some(nodes) => _ = nodes.insert(from),
+            Some(nodes) => _ = nodes.insert(from, tenure),
             None if self.owners >= DIRECTORY_OWNERS_MAX => bucket.lacks = true,
             None => {
-                bucket.owners.insert(key, [from].into());
+                bucket.owners.insert(key, [(from, tenure)].into());
                 self.owners += 1;
             }
         }
@@ -246,7 +256,11 @@ impl Directory {
     pub fn nodes_of(&self, ns: u32, owner: &Bytes) -> Option<BTreeSet<NodeId>> {
         let bucket = bucket_of(ns, owner);
         let of = self.buckets.get(&bucket).filter(|_| self.is_whole(bucket))?;
-        Some(of.owners.get(&(ns, owner.clone())).cloned().unwrap_or_default())
+        let told = of.owners.get(&(ns, owner.clone())).into_iter().flatten();
+        let counts = |(node, tenure): (&NodeId, &u32)| {
+            self.nodes.get(node).is_some_and(|teller| teller.tenure.count == *tenure).then_some(*node)
+        };
+        Some(told.filter_map(counts).collect())
     }
 
     /// A question that wants a round ([`Directory::begin`]). False: there are too many.
@@ -300,8 +314,37 @@ impl Directory {
         round.asks.iter().map(|asked| (asked.clone(), known(asked))).collect()
     }
 
+    /// Lets go of what nodes of before have told: looks at some owners, and says at how many.
+    fn sweep(&mut self) -> usize {
+        let Some((mut at, mut after)) = self.sweep.take() else { return 0 };
+        let mut looked = 0;
+        while let Some((&number, bucket)) = self.buckets.range_mut(at..).next() {
+            if looked >= DIRECTORY_LOOKS {
+                self.sweep = Some((at, after));
+                return looked;
+            }
+            let from = after.take().filter(|_| number == at).map_or(Bound::Unbounded, Bound::Excluded);
+            let (nodes, mut gone, mut last) = (&self.nodes, Vec::new(), None);
+            for (owner, told) in bucket.owners.range_mut((from, Bound::Unbounded)).take(DIRECTORY_LOOKS - looked) {
+                told.retain(|node, tenure| nodes.get(node).is_some_and(|teller| teller.tenure.count == *tenure));
+                if told.is_empty() {
+                    gone.push(owner.clone());
+                }
+                looked += 1;
+                last = Some(owner);
+            }
+            let is_full = looked >= DIRECTORY_LOOKS;
+            (at, after) = if is_full { (number, last.cloned()) } else { (number + 1, None) };
+            self.owners -= gone.len();
+            gone.iter().for_each(|owner| drop(bucket.owners.remove(owner)));
+        }
+        self.sweep = mem::take(&mut self.sweeps_again).then_some((0, None));
+        looked
+    }
+
     /// Some time has passed. A round that was there before ends without those that are silent.
     pub fn tend(&mut self) {
+        self.sweep();
         match &mut self.round {
             Some(round) if round.is_old => round.waits.clear(),
             Some(round) => round.is_old = true,
@@ -377,11 +420,46 @@ mod tests {
         exchange(&mut directory, &mut feed, &table);
         assert_eq!(directory.nodes_of(1, &owner(3)), Some([].into()));
         directory.lose(X);
-        assert_eq!(
-            (directory.counts(), directory.nodes_of(1, &owner(1))),
-            ((1024, 0, 0), None),
-            "nobody tells anything"
-        );
+        assert_eq!(directory.nodes_of(1, &owner(1)), None, "nobody tells anything");
+        directory.tend();
+        assert_eq!(directory.counts(), (1024, 0, 0));
+    }
+
+    #[test]
+    fn no_turn_looks_at_all_owners_when_a_node_goes_and_what_it_told_counts_no_more_at_once() {
+        const OTHER: NodeId = NodeId(8);
+        let (mut directory, many) = (Directory::new(1), DIRECTORY_OWNERS_MAX as u32);
+        directory.listen(&[X, OTHER].into());
+        directory.manage(&all());
+        let tell = |directory: &mut Directory, node: NodeId, owners: std::ops::Range<u32>| {
+            let items = owners.map(|n| Item { ns: 1, owner: owner(n), has: true }).collect();
+            let teller = &directory.nodes[&node];
+            let (tenure, seq, done) = (teller.tenure, teller.seq + 1, directory.version);
+            assert!(directory.told(node, Told { tenure, seq, items, done, round: 0 }));
+        };
+        tell(&mut directory, X, 0..many);
+        tell(&mut directory, OTHER, 0..many / 4);
+        assert_eq!(directory.counts(), (1024, 1024, many as usize));
+        directory.renew(X);
+        tell(&mut directory, X, 1..2);
+        // It has told all that it has: this one alone.
+        for (n, who) in [(0, &[OTHER][..]), (1, &[X, OTHER]), (many / 2, &[])] {
+            assert_eq!(directory.nodes_of(1, &owner(n)), Some(who.iter().copied().collect()), "{n}");
+        }
+        let mut turns = 0;
+        while directory.sweep.is_some() {
+            let looked = directory.sweep();
+            assert!(looked <= DIRECTORY_LOOKS && DIRECTORY_LOOKS < many as usize / 10, "{looked} in a turn");
+            turns += 1;
+            if turns == 3 {
+                // Another one goes while that is under way: it goes round once more.
+                directory.listen(&[X].into());
+            }
+        }
+        assert!(turns < 3 * many as usize / DIRECTORY_LOOKS, "{turns} turns");
+        assert_eq!(directory.counts(), (1024, 1024, 1));
+        let left: usize = directory.buckets.values().flat_map(|bucket| bucket.owners.values()).map(BTreeMap::len).sum();
+        assert_eq!((left, directory.nodes_of(1, &owner(1))), (1, Some([X].into())));
     }
 
     #[test]
