@@ -153,7 +153,8 @@ fn ready_text(
         out += &format!("  HTTPS:           curl -k https://{https}/    (each node at port {})\n", https.port());
     }
     out += &format!("  the monitor:     http://{}/\n", first.at(Door::Api));
-    if let Some(url) = namespaces.values().next() {
+    // Of those of mail none is for clients of Redis.
+    if let Some(url) = namespaces.values().next().filter(|_| people.is_empty()) {
         out += &format!("  redis-cli:       redis-cli -u {url} SET hello world\n");
     }
     let cart = if has_shop {
@@ -234,6 +235,16 @@ mod tests {
         let three = json!({"original": "http://127.0.0.1:8080/original/", "distilled": "http://127.0.0.1:8080/", "image": image});
         assert_eq!(as_json(&transend)["addresses"], three);
         assert!(as_text(&transend).contains(&format!("  image:           {image}\n")), "{}", as_text(&transend));
+        let person = |name: &str| Person { address: format!("{name}@mail.test"), password: "secret".into() };
+        let mail = UpEvent::Ready {
+            nodes: vec![("n1".into(), 7, addresses)],
+            namespaces: BTreeMap::from([("mail".into(), "redis://mail:T@127.0.0.1:6379".into())]),
+            demo: Some(Demo::named(Some("mail")).unwrap()),
+            people: vec![person("ann"), person("bob")],
+            millis: 900,
+        };
+        let text = as_text(&mail);
+        assert!(text.contains("pop3s://127.0.0.1:2995/") && !text.contains("redis-cli"), "{text}");
         let died = UpEvent::Died { name: "n1".into(), pid: 7, how: "signal: 9 (SIGKILL)".into() };
         assert_eq!(as_json(&died), json!({"event": "died", "name": "n1", "pid": 7, "how": "signal: 9 (SIGKILL)"}));
         let restarted = UpEvent::Restarted { name: "n1".into(), pid: 8, restarts: 1 };
