@@ -12,8 +12,11 @@ mod declaration;
 mod document;
 mod frames;
 mod http;
+mod ledger;
+mod mail;
 pub mod memory;
 pub mod mutate;
+mod record;
 mod resp;
 mod soft;
 
@@ -31,7 +34,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> bool, words: &'static [&'s
     Target { name, run, words }
 }
 
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 22] = [
     target("resp", resp::commands, resp::WORDS),
     target("http_head", http::head, http::HEAD_WORDS),
     target("http_chunks", http::chunks, http::CHUNK_WORDS),
@@ -49,6 +52,11 @@ pub const TARGETS: [Target; 17] = [
     target("soft_kept", soft::kept, soft::WORDS),
     target("soft_contexts", soft::contexts, soft::WORDS),
     target("soft_sketch", soft::sketch, soft::WORDS),
+    target("smtp", mail::smtp, mail::SMTP_WORDS),
+    target("pop3", mail::pop3, mail::POP3_WORDS),
+    target("address", mail::address, mail::ADDRESS_WORDS),
+    target("ledger", ledger::functions, ledger::WORDS),
+    target("record", record::object, record::WORDS),
 ];
 
 /// Runs a target by its name.

@@ -79,6 +79,7 @@ macro_rules! replayed {
 replayed! {
     resp http_head http_chunks http_headers cookie frame session root beacon membership facts declaration document soft
     soft_kept soft_contexts soft_sketch
+    smtp pop3 address ledger record
 }
 
 #[test]

@@ -49,7 +49,7 @@ const TABLE: &[Layer] = &[
     // The program wires everything that serves; only the simulator is not its business.
     above("coppice", &["base", "flow", "cluster", "state", "clones", "node", "host", "edge", "monitor", "sdk", "stub"]),
     // Parsers from everywhere; nothing may use it.
-    above("fuzz", &["base", "cluster", "state", "clones", "node", "edge"]),
+    above("fuzz", &["base", "cluster", "state", "clones", "node", "edge", "mail"]),
     // Experiments and end-to-end tests run the program from outside, and speak to it as its clients do. Only what takes
     // less than a microsecond cannot be measured from there: `state` and `base` are for the cookies alone.
     above("lab", &["base", "state"]),

@@ -18,6 +18,8 @@ mod letter;
 pub mod limits;
 mod lines;
 mod notice;
+#[doc(hidden)]
+pub mod outside;
 mod pop;
 mod post;
 mod smtp;

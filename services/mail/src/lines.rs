@@ -70,6 +70,11 @@ impl Lines {
                 return Line::Partial;
             };
             let has_cr = end > 0 && rest[end - 1] == b'\r';
+            // As it is told when it comes in pieces.
+            if end >= max && !self.skips {
+                self.skips = true;
+                return Line::TooLong;
+            }
             let line = rest[..end.saturating_sub(1)].to_vec();
             if !has_cr {
                 self.at += end + 1;
@@ -79,9 +84,6 @@ impl Lines {
             self.at += end + 1;
             if std::mem::take(&mut self.skips) {
                 continue;
-            }
-            if end + 1 > max {
-                return Line::TooLong;
             }
             return if line.contains(&b'\r') { Line::Bare } else { Line::Whole(line) };
         }

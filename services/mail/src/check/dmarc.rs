@@ -196,7 +196,7 @@ fn sender(fields: &[&[u8]]) -> Option<String> {
 }
 
 /// Domains of a list of addresses, without what is in comments and quotes.
-fn addresses(text: &str) -> Option<Vec<String>> {
+pub(crate) fn addresses(text: &str) -> Option<Vec<String>> {
     let (mut plain, mut depth, mut quoted, mut escaped) = (String::new(), 0u32, false, false);
     for c in text.chars() {
         match c {

@@ -10,6 +10,8 @@ mod dmarc;
 mod dns;
 mod spf;
 
+pub(crate) use dmarc::addresses;
+
 use std::net::IpAddr;
 use std::time::SystemTime;
 

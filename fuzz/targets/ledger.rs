@@ -1,0 +1,4 @@
+//! `cargo fuzz run ledger`: see the library.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::run("ledger", data));
