@@ -15,13 +15,13 @@ use crate::sketch::{Coded, coded, difference};
 use crate::space::Space;
 use crate::watch::Cursor;
 use crate::wire::{
-    ACell, Ack, At, Cells, Digest, Have, Kept, Mend, Page, PageAsk, Parts, Push, Ranges, Sketch, SketchAsk, Whole,
-    context, pairs, tell,
+    ACell, Ack, At, Cells, Digest, Have, Kept, Mend, Page, PageAsk, Parts, Push, Ranges, Relay, Sketch, SketchAsk,
+    Whole, context, pairs, tell,
 };
 use crate::words::{AReply, AnAction, Call, Called};
 
 /// All kinds of frames of the class.
-pub const FRAMES: [u16; 13] = [
+pub const FRAMES: [u16; 14] = [
     kind::DIGEST,
     kind::HAVE,
     kind::ACK,
@@ -35,6 +35,7 @@ pub const FRAMES: [u16; 13] = [
     kind::SKETCH,
     kind::CALL,
     kind::CALLED,
+    kind::RELAY,
 ];
 
 /// Updates that records of a checkpoint may name in a test: a real one may name so many that their index has gigabytes.
@@ -64,6 +65,7 @@ pub fn wire(of: u16, head: &Bytes, now: Now) -> bool {
             .is_some_and(|page| is_context(&page.context) && is_context(&page.floor) && are_whole(page.cells, now)),
         kind::MEND => read::<Mend>(head).is_some_and(|mend| is_context(&mend.context) && are_whole(mend.cells, now)),
         kind::SKETCH => read::<Sketch>(head).is_some_and(|told| is_context(&told.context)),
+        kind::RELAY => read::<Relay>(head).is_some_and(|relay| wire(kind::PUSH, &relay.push, now)),
         kind::CALL => read::<Call>(head).is_some_and(|call| {
             let action = call.action.read();
             if let Some(again) = action.as_ref().and_then(AnAction::of) {

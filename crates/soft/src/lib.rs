@@ -6,7 +6,7 @@
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
 //! - `fill.rs`: all cells of others, for one that has nothing.
 //! - `compare.rs`, `sketch.rs`: what differs between two whole states, where nobody remembers what happened.
-//! - `window.rs`: what was pushed and is not acknowledged.
+//! - `window.rs`: what was pushed and is not acknowledged; `relay.rs`: by way of another node.
 //! - `pass.rs`: what is asked of a node that catches up, or knows too little, another one answers; `words.rs`: as bytes.
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
@@ -34,6 +34,7 @@ mod mend;
 mod op;
 mod over;
 mod pass;
+mod relay;
 mod repair;
 mod run;
 mod sketch;
@@ -172,7 +173,7 @@ impl Class for Soft {
     const FIGURES: &'static [Figure] = &[
         Figure::counter(
             "soft.again",
-            "Messages with updates that were sent once more, as nobody said in time that they had come.",
+            "Messages with updates that were sent once more, or by way of another node, as nobody said in time that they had come.",
         ),
         Figure::gauge(
             "soft.age_seconds",

@@ -25,6 +25,13 @@ pub const RESEND_FRAMES: usize = 64;
 pub const RESEND_TRIES: u32 = 4;
 pub const RESEND_MIN: Span = Span::millis(30);
 pub const RESEND_MAX: Span = Span::secs(1);
+/// What is late at a peer goes by way of another node: when an acknowledgement takes so many times what the fastest of the last ones took, no
+/// sooner than this; so often, each time twice as late. (Level 14 of all nodes.)
+pub const RELAY_TIMES: u64 = 4;
+pub const RELAY_LOOKS: usize = 16;
+pub const RELAY_MIN: Span = Span::millis(30);
+pub const RELAY_TRIES: u32 = 3;
+pub const RELAY_LEVEL: u32 = 14;
 /// Cells that were sent to a peer are not sent to it again so soon, nor is one asked for what another was just asked for.
 pub const REPAIR_AGAIN: Span = Span::millis(100);
 /// Ranges beyond the contiguous part in an acknowledgement, so that one lost frame does not hold up later replies.

@@ -39,6 +39,7 @@ pub(crate) mod kind {
     pub const SKETCH: u16 = Soft::NUMBER.data(4);
     pub const CALL: u16 = Soft::NUMBER.data(5);
     pub const CALLED: u16 = Soft::NUMBER.data(6);
+    pub const RELAY: u16 = Soft::NUMBER.data(7);
 }
 
 /// Another node, in its newest life.
@@ -126,6 +127,7 @@ impl Soft {
         self.gossip(now, out);
         self.prune(now);
         self.catch_up(now, out);
+        self.push_around(now, out);
         self.push_again(now, out);
         self.end_waits(now, out);
         self.end_passes(now, out);
@@ -519,11 +521,12 @@ impl Soft {
             kind::SKETCH => self.sketch(now, from, read(&frame)?, out),
             kind::PARTS => self.parts(now, from, &read(&frame)?, out),
             kind::MEND => self.mend(now, from, read(&frame)?, out),
+            kind::RELAY => self.relay(now, from, (read(&frame)?, frame.head.clone()), out),
             _ => Err(Odd("a kind of frame that this class does not have")),
         }
     }
 
-    fn pushed(&mut self, now: Now, from: NodeId, push: Push, out: &mut Vec<Output>) -> Result<(), Odd> {
+    pub(crate) fn pushed(&mut self, now: Now, from: NodeId, push: Push, out: &mut Vec<Output>) -> Result<(), Odd> {
         // Not declared here yet, or no more.
         let Some(held) = self.spaces.get_mut(&push.space) else { return Ok(()) };
         let life = Life { node: from, boot: Boot(push.boot) };

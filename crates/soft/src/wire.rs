@@ -124,6 +124,18 @@ pub struct Push {
     pub deltas: Vec<Delta>,
 }
 
+/// A push that goes by way of another node.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Relay {
+    /// Who has made it, and for whom it is.
+    #[prost(uint64, tag = "1")]
+    pub of: u64,
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub push: Bytes,
+}
+
 /// What has come of a life of the receiver's.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ack {

@@ -138,7 +138,7 @@ fn what_is_written_and_removed_while_it_is_compared_is_as_it_is_everywhere() {
             };
             world.ask(1, action);
             world.wake();
-            let pushes = [kind::PUSH, kind::CELLS];
+            let pushes = [kind::PUSH, kind::RELAY, kind::CELLS];
             world.air.retain(|(_, to, frame)| !pushes.contains(&frame.kind) || *to == 2 && n % 2 == 0);
             let air = std::mem::take(&mut world.air);
             air.into_iter().for_each(|one| world.arrives(one));
@@ -182,7 +182,7 @@ fn a_removal_during_a_comparison_is_told_where_nothing_differs() {
         }
         // The update comes to others by nothing but the comparison.
         world.air.retain(|(from, _, frame)| {
-            let lost = [kind::PUSH, kind::CELLS, kind::HAVE];
+            let lost = [kind::PUSH, kind::RELAY, kind::CELLS, kind::HAVE];
             !removed || *from != 1 || !lost.contains(&frame.kind)
         });
         let air = std::mem::take(&mut world.air);

@@ -138,7 +138,7 @@ fn what_is_removed_meanwhile_stays_removed_whoever_gives_and_dies() {
                 }
             }
             // Updates come to the new one by nothing but pages, and to the other half of the time.
-            let lost = [kind::PUSH, kind::CELLS];
+            let lost = [kind::PUSH, kind::RELAY, kind::CELLS];
             world.wake();
             world.air.retain(|(_, to, f)| !lost.contains(&f.kind) || *to != 3 && nth % 4 < 2);
             if nth == dies {

@@ -89,6 +89,34 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
     assert!((1..=3).all(|n| world.figure(n, "soft.repaired") == 0));
 }
 
+/// One link stands still, as TCP does when it has lost a packet.
+#[test]
+fn what_is_late_on_one_link_comes_by_way_of_another_node() {
+    let took = |level: u32| {
+        let mut world = World::of(3, Spec { copies: 1, gossip_ms: 2_000, ..Spec::default() });
+        (1..=3).for_each(|n| world.declare(n, level));
+        let mut air = Air::new(0.0);
+        let set = |n: u64| Action::Set { pairs: vec![(bytes(&format!("k{n}")), bytes("v"))], end: End::Never };
+        for n in 0..50 {
+            world.ask(1, set(n));
+            (0..10).for_each(|_| air.pass(&mut world));
+        }
+        assert_eq!(world.figure(1, "soft.again"), 0, "nothing was late");
+        world.cut.insert((1, 3));
+        world.ask(1, set(50));
+        let of = Dot { life: Life { node: NodeId(1), boot: Boot(1) }, seq: 51 };
+        (0..1_000)
+            .take_while(|_| {
+                air.pass(&mut world);
+                !world.space(3).context.contains(of)
+            })
+            .count()
+    };
+    let (with, without) = (took(RELAY_LEVEL), took(RELAY_LEVEL - 1));
+    assert!(with <= 40, "{with} ms");
+    assert!(without > 100, "{without} ms: the test tells the two apart");
+}
+
 /// Both sides have changed much while they were apart.
 #[test]
 fn bytes_after_a_cut_follow_what_was_changed() {

@@ -30,7 +30,7 @@ fn pass_with(world: &mut World, ms: u64, arrives: impl Fn(u64, u64, u16) -> bool
 }
 
 fn nothing_comes(_: u64, to: u64, kind: u16) -> bool {
-    to != 3 || ![kind::PAGE, kind::CELLS, kind::PUSH, kind::SKETCH].contains(&kind)
+    to != 3 || ![kind::PAGE, kind::CELLS, kind::PUSH, kind::RELAY, kind::SKETCH].contains(&kind)
 }
 
 fn read(key: &str) -> Action {

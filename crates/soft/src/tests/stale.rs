@@ -52,7 +52,7 @@ fn who_hears_all_others_knows_what_is_some_rounds_old_at_most() {
         assert!(age <= 500, "{round}: {age}");
         assert_eq!(world.figure(2, "soft.age_seconds"), 0);
     }
-    pass_without(&mut world, 5_000, &[kind::DIGEST, kind::PUSH]);
+    pass_without(&mut world, 5_000, &[kind::DIGEST, kind::PUSH, kind::RELAY]);
     assert!((4..=6).contains(&world.figure(2, "soft.age_seconds")), "it hears of no updates");
     // Alone nobody can know more.
     let mut world = alone(1);
@@ -85,7 +85,7 @@ fn what_was_said_counts_when_it_is_here_and_not_when_it_was_heard() {
     world.pass(500);
     let id = world.ask(1, Action::Set { pairs: vec![(bytes("flag"), bytes("on"))], end: End::Never });
     // Others hear that there is something, and do not get it.
-    let lost = [kind::PUSH, kind::CELLS];
+    let lost = [kind::PUSH, kind::RELAY, kind::CELLS];
     pass_without(&mut world, 1_000, &lost);
     world.answers.remove(&id);
     assert_eq!(read(&mut world, 2, 900), None);

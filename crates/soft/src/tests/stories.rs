@@ -71,7 +71,7 @@ fn what_is_lost_on_its_way_is_repaired() {
     for _ in 0..500 {
         world.advance(1);
         world.wake();
-        world.air.retain(|(.., frame)| frame.kind != machine::kind::PUSH);
+        world.air.retain(|(.., frame)| !matches!(frame.kind, machine::kind::PUSH | machine::kind::RELAY));
         let air = std::mem::take(&mut world.air);
         air.into_iter().for_each(|one| world.arrives(one));
     }

@@ -5,7 +5,7 @@ use super::*;
 proptest! {
     #[test]
     fn no_bytes_of_a_peer_are_believed_that_cannot_be(
-        kind in 0..13usize,
+        kind in 0..14usize,
         head in prop::collection::vec(any::<u8>(), 0..60),
         changed in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -13,7 +13,7 @@ proptest! {
             machine::kind::DIGEST, machine::kind::HAVE, machine::kind::ACK, machine::kind::PAGE_ASK,
             machine::kind::PUSH, machine::kind::CELLS, machine::kind::PAGE, machine::kind::PARTS, machine::kind::MEND,
             machine::kind::SKETCH_ASK, machine::kind::SKETCH,
-            machine::kind::CALL, machine::kind::CALLED,
+            machine::kind::CALL, machine::kind::CALLED, machine::kind::RELAY,
         ];
         let mut world = World::of(2, Spec { copies: 1, ..Spec::default() });
         let give = |world: &mut World, frame: Frame| {
