@@ -487,8 +487,9 @@ impl Conn {
             let was_known = self.client.known.is_some();
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
             self.client.settle();
-            let reading = self.client.reads(&command, spec, in_multi);
-            let act = if slices::is_wide(spec, &command) {
+            let is_wide = slices::is_wide(spec, &command);
+            let reading = if is_wide { None } else { self.client.reads(&command, spec, in_multi) };
+            let act = if is_wide {
                 slices::run(&self.client, &self.node, spec, &command)
             } else {
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None })

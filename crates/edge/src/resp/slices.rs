@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::Node;
 use super::client::Client;
-use super::commands::{Act, Call, Spec, arity_error};
+use super::commands::{Act, Call, Does, Spec, arity_error};
 use super::encode::Reply;
 use super::limits::{ANSWER_BYTES_MAX, ARGS_WHOLE_MAX, SLICE_ARGS, SLICE_BYTES, WHOLE_BYTES_MAX};
 use super::parse::Command;
@@ -66,6 +66,11 @@ pub fn run(client: &Client, node: &Rc<Node>, spec: &'static Spec, command: &Comm
             "ERR '{name}' has {ARGS_WHOLE_MAX} arguments at most here, as it is done at once"
         )));
     };
+    if client.tracks.is_some() && spec.does == Does::Read {
+        // All that it has read would be remembered for it in one turn.
+        let why = format!("ERR with CLIENT TRACKING a command reads less than {ARGS_WHOLE_MAX} at once");
+        return Act::Now(Reply::Error(why));
+    }
     if !(command.len() - cut.head).is_multiple_of(cut.step) {
         return Act::Now(arity_error(spec));
     }
@@ -124,7 +129,7 @@ async fn of(act: Act, client: &Client, node: &Node) -> Reply {
 
 /// A slice came to nothing. Of a command that writes, those before it are done.
 fn not_all(done: usize, all: usize, spec: &Spec, why: String) -> Reply {
-    if done == 0 || spec.does != super::commands::Does::Write {
+    if done == 0 || spec.does != Does::Write {
         return Reply::Error(why);
     }
     let why = why.strip_prefix("UNKNOWN ").unwrap_or(&why);

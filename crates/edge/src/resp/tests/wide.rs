@@ -100,6 +100,20 @@ fn what_ends_in_the_middle_says_how_far_it_came() {
 }
 
 #[test]
+fn who_follows_values_reads_only_so_many_at_once() {
+    with_door(|toy, mut stream| async move {
+        changes::set_bank(&toy, base::LEVEL);
+        send(&mut stream, &["HELLO 3 AUTH bank secret3", "CLIENT TRACKING ON", "ECHO on"]).await;
+        let mut seen = String::new();
+        while !seen.ends_with("$2\r\non\r\n") {
+            seen.push(char::from(stream.read_u8().await.unwrap()));
+        }
+        stream.write_all(&wide(&["MGET"], |n| vec![format!("m{n}")])).await.unwrap();
+        expect(&mut stream, "-ERR with CLIENT TRACKING a command reads less than 16384 at once\r\n", "MGET").await;
+    });
+}
+
+#[test]
 fn class_session_takes_them_too() {
     with_door(|_, mut stream| async move {
         sign_in(&mut stream).await;
