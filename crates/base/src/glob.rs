@@ -11,11 +11,13 @@ pub fn fits_within(pattern: &[u8], text: &[u8], steps_max: usize) -> bool {
     // Where to go back to: after the last star, with one more byte taken by it.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
-        steps += 1;
+        let step = one(&pattern[p..], text[t]);
+        // What is read of a `[...]` counts, too.
+        steps += if let Step::Fits(read) | Step::Not(read) = step { read.max(1) } else { 1 };
         if steps > steps_max {
             return false;
         }
-        match one(&pattern[p..], text[t]) {
+        match step {
             Step::Star => {
                 p += 1;
                 star = Some((p, t));
@@ -24,7 +26,7 @@ pub fn fits_within(pattern: &[u8], text: &[u8], steps_max: usize) -> bool {
                 p += used;
                 t += 1;
             }
-            Step::Not => match &mut star {
+            Step::Not(_) => match &mut star {
                 Some((after, from)) => {
                     *from += 1;
                     (p, t) = (*after, *from);
@@ -33,20 +35,39 @@ pub fn fits_within(pattern: &[u8], text: &[u8], steps_max: usize) -> bool {
             },
         }
     }
-    pattern[p..].iter().all(|&b| b == b'*')
+    let rest = &pattern[p..];
+    rest.len() <= steps_max && rest.iter().all(|&b| b == b'*')
+}
+
+/// A pattern of at most so many bytes that fits all that this one fits, and perhaps more: as far as it goes, and `*`.
+pub fn shortened(pattern: &[u8], bytes_max: usize) -> Vec<u8> {
+    let mut at = 0;
+    while at < pattern.len() {
+        let used = match &pattern[at..] {
+            [b'\\', _, ..] => 2,
+            [b'[', rest @ ..] => class(rest, 0).1 + 1,
+            _ => 1,
+        };
+        if at + used >= bytes_max {
+            return [&pattern[..at], b"*"].concat();
+        }
+        at += used;
+    }
+    pattern.to_vec()
 }
 
 enum Step {
     Star,
     /// The byte fits the next `n` bytes of the pattern.
     Fits(usize),
-    Not,
+    /// ... or does not.
+    Not(usize),
 }
 
 fn one(pattern: &[u8], byte: u8) -> Step {
-    let fits = |yes: bool, used| if yes { Step::Fits(used) } else { Step::Not };
+    let fits = |yes: bool, used| if yes { Step::Fits(used) } else { Step::Not(used) };
     match pattern {
-        [] => Step::Not,
+        [] => Step::Not(0),
         [b'*', ..] => Step::Star,
         [b'?', ..] => Step::Fits(1),
         [b'\\', escaped, ..] => fits(*escaped == byte, 2),
@@ -122,6 +143,15 @@ mod tests {
         assert!(!fits(pattern.as_bytes(), "a".repeat(512).as_bytes()));
     }
 
+    /// A class is read to its end for each byte of the text.
+    #[test]
+    fn steps_are_bounded_whatever_the_pattern() {
+        let class = format!("*[{}]b", "x".repeat(10_000));
+        assert!(fits_within(class.as_bytes(), b"xb", 30_000));
+        assert!(!fits_within(class.as_bytes(), b"aaaaxb", 30_000));
+        assert!(fits_within(&[b'a'; 512], &[b'a'; 512], 512) && !fits_within(&[b'a'; 512], &[b'a'; 512], 511));
+    }
+
     /// The dumb twin: tries everything.
     fn model(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
@@ -137,6 +167,13 @@ mod tests {
         #[test]
         fn it_agrees_with_its_dumb_twin(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}") {
             prop_assert_eq!(fits(pattern.as_bytes(), text.as_bytes()), model(pattern.as_bytes(), text.as_bytes()));
+        }
+
+        #[test]
+        fn a_shortened_pattern_fits_no_less(pattern in "[ab*?^\\[\\]\\\\-]{0,12}", text in "[ab]{0,8}", most in 2usize..9) {
+            let short = shortened(pattern.as_bytes(), most);
+            prop_assert!(short.len() <= most || short == pattern.as_bytes());
+            prop_assert!(!fits(pattern.as_bytes(), text.as_bytes()) || fits(&short, text.as_bytes()), "{:?}", short);
         }
 
         #[test]

@@ -25,7 +25,7 @@ pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel, Parts, Work};
 pub use frame::{Frame, Lane, Priority, kind};
 pub use ids::{AskId, Boot, ClusterId, GroupId, NodeId, ProcId, Ticket};
 pub use level::LEVEL;
-pub use outcome::{Outcome, Refused, Unknown};
+pub use outcome::{Because, Outcome, Refused, Unknown};
 pub use pack::{PackSaid, PackWant};
 pub use process::{Exit, ProcSpec, ProcUse, Signal};
 pub use record::Record;

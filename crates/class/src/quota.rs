@@ -5,6 +5,7 @@
 //! no other one. Keys lie evenly, so the whole is about what was declared; by chance, or by keys with one tag, a part is full before
 //! the others. Shares are rounded up.
 
+use base::{Because, Refused};
 use serde_json::{Map, Value};
 
 use crate::limits::{BYTES_MAX_MAX, BYTES_MAX_MIN, CONNECTIONS_MAX_MAX, RATE_MAX_MAX};
@@ -55,26 +56,21 @@ impl Bound {
         }
     }
 
-    /// As Redis says it.
-    pub const fn text(self) -> &'static str {
+    /// Why nothing is added.
+    pub const fn why(self) -> &'static str {
         match self {
             Bound::Bytes => {
-                "OOM bytes_max of this namespace is reached where this key lies: nothing was done; remove something, or have it end"
+                "bytes_max of this namespace is reached where this key lies: nothing was done; remove something, or have it end"
             }
             Bound::Keys => {
-                "OOM keys_max of this namespace is reached where this key lies: nothing was done; remove something, or have it end"
+                "keys_max of this namespace is reached where this key lies: nothing was done; remove something, or have it end"
             }
         }
     }
 
-    /// Without Redis' word in front.
-    pub fn why(self) -> &'static str {
-        self.text().trim_start_matches("OOM ")
-    }
-
-    /// Does a refusal say so?
-    pub fn is_said_by(why: &str) -> bool {
-        [Bound::Bytes, Bound::Keys].iter().any(|bound| why.trim_start_matches("OOM ") == bound.why())
+    /// What an operation is told that would be over it: it is no less so a moment later.
+    pub fn refused(self) -> Refused {
+        Refused::wrong(self.why()).because(Because::Quota)
     }
 }
 
@@ -260,8 +256,7 @@ mod tests {
             assert_eq!(bounds.over(used, more), over, "{used:?} and {more:?}");
             assert_eq!(Bounds::default().over(used, more), None);
         }
-        assert!(Bound::is_said_by(Bound::Keys.why()) && Bound::is_said_by(Bound::Bytes.text()));
-        assert!(!Bound::is_said_by("the memory is full"));
+        assert_eq!((Bound::Keys.refused().because, Bound::Keys.refused().retry_after), (Because::Quota, None));
         for (used, percent) in [(of(0, 0), 0), (of(501, 5), 51), (of(10, 8), 80), (of(2000, 1), 200)] {
             assert_eq!(bounds.percent(used), percent, "{used:?}");
             assert_eq!(Bounds::default().percent(used), 0);

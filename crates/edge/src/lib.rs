@@ -33,6 +33,7 @@ pub mod pool;
 mod profiles;
 mod proxy_protocol;
 pub mod resp;
+mod said;
 mod secret;
 mod share;
 mod spread;

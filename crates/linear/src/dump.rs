@@ -78,7 +78,7 @@ impl dump::Dump for Dump {
         let page = match reply {
             Reply::List(page) => page,
             Reply::Nil => return Err("a shard has another leader now, or its pages were asked for too slowly".into()),
-            Reply::Wrong(wrong) => return Err(wrong.text().to_owned()),
+            Reply::Wrong(wrong) => return Err(wrong.why().to_owned()),
             _ => return Err(odd()),
         };
         let Ok([Reply::Int(version), _, last, Reply::List(items)]) = <[Reply; 4]>::try_from(page) else {
@@ -239,7 +239,7 @@ pub fn loaded(ran: &Ran) -> Result<(), String> {
     match ran {
         Ran::Done(replies) => {
             match replies.iter().find_map(|r| if let Reply::Wrong(why) = r { Some(why) } else { None }) {
-                Some(wrong) => Err(wrong.text().to_owned()),
+                Some(wrong) => Err(wrong.why().to_owned()),
                 // Of a database: it is none, or may not be so large.
                 None => match replies.iter().find_map(|reply| sql::answer(reply.clone())) {
                     Some(Err(failure)) => Err(failure.why),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Priority, Span};
+use base::{Priority, Refused, Span};
 use bytes::Bytes;
 use class::Bound;
 use uuid::Uuid;
@@ -185,44 +185,51 @@ impl Wrong {
         Wrong::QueuesMax,
     ];
 
-    /// As Redis says it, where Redis has words for it.
-    pub fn text(self) -> &'static str {
+    /// Why, in words for a person: those of Redis, where it has some, without the one that they begin with.
+    pub fn why(self) -> &'static str {
         match self {
-            Wrong::Type => "WRONGTYPE Operation against a key holding the wrong kind of value",
-            Wrong::NotANumber => "ERR value is not an integer or out of range",
-            Wrong::Overflow => "ERR increment or decrement would overflow",
-            Wrong::NotAFloat => "ERR value is not a valid float",
-            Wrong::TooLarge => "ERR the value would be over 16 MiB",
-            Wrong::NotJson => "ERR the value is not a JSON document",
-            Wrong::Arguments => "ERR wrong arguments for this function",
-            Wrong::Unknown => "ERR no function of this name",
-            Wrong::LongAnswer => "ERR it was done, but the answers together are over 16 MiB: ask for less at once",
-            Wrong::NotKept => "ERR it was done before; its answer was too large to be kept",
-            Wrong::OnceReused => "ERR this id was another operation's: each needs one of its own",
-            Wrong::BytesMax => Bound::Bytes.text(),
-            Wrong::KeysMax => Bound::Keys.text(),
-            Wrong::Undone => "ERR a script of this transaction was ended: nothing of it was done",
-            Wrong::NoKey => "ERR no such key",
-            Wrong::NoGroup => "NOGROUP No such key or consumer group",
-            Wrong::GroupExists => "BUSYGROUP Consumer Group name already exists",
-            Wrong::IdTooLow => "ERR The ID specified in XADD is equal or smaller than the target stream top item",
-            Wrong::IdsEnd => "ERR The stream has exhausted the last possible ID, unable to add more items",
-            Wrong::TooFew => "ERR The entries_added specified in XSETID is smaller than the target stream length",
-            Wrong::IdBelowDeleted => "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+            Wrong::Type => "Operation against a key holding the wrong kind of value",
+            Wrong::NotANumber => "value is not an integer or out of range",
+            Wrong::Overflow => "increment or decrement would overflow",
+            Wrong::NotAFloat => "value is not a valid float",
+            Wrong::TooLarge => "the value would be over 16 MiB",
+            Wrong::NotJson => "the value is not a JSON document",
+            Wrong::Arguments => "wrong arguments for this function",
+            Wrong::Unknown => "no function of this name",
+            Wrong::LongAnswer => "it was done, but the answers together are over 16 MiB: ask for less at once",
+            Wrong::NotKept => "it was done before; its answer was too large to be kept",
+            Wrong::OnceReused => "this id was another operation's: each needs one of its own",
+            Wrong::BytesMax => Bound::Bytes.why(),
+            Wrong::KeysMax => Bound::Keys.why(),
+            Wrong::Undone => "a script of this transaction was ended: nothing of it was done",
+            Wrong::NoKey => "no such key",
+            Wrong::NoGroup => "No such key or consumer group",
+            Wrong::GroupExists => "Consumer Group name already exists",
+            Wrong::IdTooLow => "The ID specified in XADD is equal or smaller than the target stream top item",
+            Wrong::IdsEnd => "The stream has exhausted the last possible ID, unable to add more items",
+            Wrong::TooFew => "The entries_added specified in XSETID is smaller than the target stream length",
+            Wrong::IdBelowDeleted => "The ID specified in XSETID is smaller than current max_deleted_entry_id",
             Wrong::QueueFull => {
-                "ERR the queue is full: it holds 16 MiB (a job counts 128 bytes beside its payload); let workers catch up, drop dead jobs, or use several queues"
+                "the queue is full: it holds 16 MiB (a job counts 128 bytes beside its payload); let workers catch up, drop dead jobs, or use several queues"
             }
-            Wrong::PayloadTooLarge => {
-                "ERR the payload is over 60 KiB: keep it as an object (class object), and put its id"
-            }
+            Wrong::PayloadTooLarge => "the payload is over 60 KiB: keep it as an object (class object), and put its id",
             Wrong::KeysRemembered => {
-                "ERR the queue remembers 65536 keys, as many as it may: say with `keep` that they are forgotten sooner"
+                "the queue remembers 65536 keys, as many as it may: say with `keep` that they are forgotten sooner"
             }
             Wrong::NoTimes => {
-                "ERR these are no times that come: five fields in UTC as cron has them, \"0 3 * * *\", or \"every MS\" (1000 at least)"
+                "these are no times that come: five fields in UTC as cron has them, \"0 3 * * *\", or \"every MS\" (1000 at least)"
             }
-            Wrong::RepeatsMax => "ERR the queue has 100 repeats, as many as it may",
-            Wrong::QueuesMax => "ERR there are 1000 queues in this shard, as many as there may be",
+            Wrong::RepeatsMax => "the queue has 100 repeats, as many as it may",
+            Wrong::QueuesMax => "there are 1000 queues in this shard, as many as there may be",
+        }
+    }
+
+    /// What an operation is told that did not happen for that.
+    pub fn refused(self) -> Refused {
+        match self {
+            Wrong::BytesMax => Bound::Bytes.refused(),
+            Wrong::KeysMax => Bound::Keys.refused(),
+            _ => Refused::wrong(self.why()),
         }
     }
 }

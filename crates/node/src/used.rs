@@ -2,7 +2,7 @@
 //! node tells what it has of them, all show the sum, and the root group's leader says when one comes near its bound.
 
 use base::text::size_text;
-use base::{Now, Refused};
+use base::{Because, Now, Refused};
 use state::NamespaceSpec;
 use state::linear::limits::{SPLIT_BYTES, SPLIT_KEYS};
 
@@ -51,7 +51,8 @@ impl Node {
         let (most, rate) = self.rates.get_mut(namespace)?;
         let after = rate.admit(now.mono, *most, count).err()?;
         self.over_rates += 1;
-        let refused = Refused::busy(format!("{OVER_RATE}, each node does {most} operations a second for it"), after);
+        let refused = Refused::busy(format!("{OVER_RATE}, each node does {most} operations a second for it"), after)
+            .because(Because::Rate);
         Some(op.refused(refused).into())
     }
 

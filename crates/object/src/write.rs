@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{NodeId, Outcome, Refused, Span, Time};
+use base::{Because, NodeId, Outcome, Refused, Span, Time};
 use bytes::Bytes;
 
 use crate::asker::{Ended, Goal, Look, Running, Step};
@@ -190,7 +190,7 @@ impl Object {
         if write.has_begun() {
             return None;
         }
-        Some(Outcome::Refused(Refused::busy(crate::NO_ROOM, Span::millis(1000))))
+        Some(Outcome::Refused(Refused::busy(crate::NO_ROOM, Span::millis(1000)).because(Because::Room)))
     }
 
     /// Nodes that could take it and were not asked.

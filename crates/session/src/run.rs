@@ -225,19 +225,18 @@ impl Session {
 
     /// Ends an operation that came to nothing: unknown if it may have happened, refused if not.
     pub(super) fn give_up(&mut self, call: &mut Call, op: &mut Running, why: &str) -> Next {
+        self.give_up_as(call, op, Refused::busy(why, super::limits::RETRY_AFTER))
+    }
+
+    /// The same, with all that a refusal says.
+    pub(super) fn give_up_as(&mut self, call: &mut Call, op: &mut Running, refused: Refused) -> Next {
         let Some(id) = op.ask.take() else { return Next::Over };
         let outcome = if op.may_have_happened {
             self.figures.unknown += 1;
-            Outcome::Unknown(Unknown { why: why.to_owned() })
+            Outcome::Unknown(Unknown { why: refused.why })
         } else {
             self.figures.refused += 1;
-            let full = why.starts_with(super::FULL);
-            let after = if full { super::limits::FULL_RETRY_AFTER } else { super::limits::RETRY_AFTER };
-            // What is over its namespace's bound is no less so a moment later.
-            match class::Bound::is_said_by(why) {
-                true => Outcome::Refused(Refused::wrong(why)),
-                false => Outcome::Refused(Refused::busy(why, after)),
-            }
+            Outcome::Refused(refused)
         };
         call.answer(id, outcome);
         Next::Over

@@ -2,7 +2,7 @@
 //! Before anybody is told, versions are made and values sealed; afterwards the third brick is seen to, and what lost is
 //! taken back.
 
-use base::{Priority, Span, Time};
+use base::{Because, Priority, Refused, Span, Time};
 use bytes::Bytes;
 use class::Bound;
 
@@ -113,7 +113,7 @@ impl Session {
                 }
                 if let Some(bound) = self.is_over_here(op) {
                     self.brick.over += 1;
-                    return self.give_up(call, op, bound.why());
+                    return self.give_up_as(call, op, bound.refused());
                 }
                 let before = op.write.as_ref().expect("it is writing").version;
                 if let Err(ms) = self.set_clock_right(call, op) {
@@ -492,16 +492,19 @@ impl Session {
             return self.lost_to_another(call, number, op);
         }
         let said_no = op.legs.iter().find_map(|leg| match leg.state {
-            LegState::Wrote(Wrote::Full) => Some(full_text(self.brick.bytes_max())),
-            LegState::Wrote(Wrote::Over(bound)) => Some(bound.why().to_owned()),
-            LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
+            LegState::Wrote(Wrote::Full) => Some(full(self.brick.bytes_max())),
+            LegState::Wrote(Wrote::Over(bound)) => Some(bound.refused()),
+            LegState::Wrote(Wrote::Ahead(ms)) => {
+                let why = format!("this node's clock is {ms} ms ahead of the bricks'");
+                Some(Refused::busy(why, super::limits::RETRY_AFTER))
+            }
             _ => None,
         });
         let silent = op.legs.iter().any(|leg| matches!(leg.state, LegState::TimedOut | LegState::Dead));
         op.may_have_happened &= op.earlier_may_have || op.legs.iter().any(Leg::may_have_stored);
         let was_asked = op.ask.is_some();
         let next = match said_no {
-            Some(why) => self.give_up(call, op, &why),
+            Some(refused) => self.give_up_as(call, op, refused),
             None if silent => self.wait_or_give_up(call, number, op, "too few bricks of the key answered in time"),
             None => self.wait_or_give_up(call, number, op, "too few bricks of the key are live"),
         };
@@ -517,14 +520,15 @@ impl Session {
     }
 }
 
-/// Begins with [`super::FULL`], by which front doors know it.
-fn full_text(bytes_max: u64) -> String {
-    format!(
+/// No brick of the key has memory for it.
+fn full(bytes_max: u64) -> Refused {
+    let why = format!(
         "{} (this node's brick may use {} MiB): new sessions are refused until leases end; give nodes more with \
          --brick-memory, add nodes, or declare shorter leases",
         super::FULL,
         bytes_max >> 20
-    )
+    );
+    Refused::busy(why, super::limits::FULL_RETRY_AFTER).because(Because::Room)
 }
 
 impl Write {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use base::{AskId, Because, Boot, Frame, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use class::{Declared, Space as Told};
 use prost::Message;
@@ -329,7 +329,7 @@ impl Soft {
         }
         if adds && held.space.bytes() >= held.spec.size_max {
             let why = format!("{}: it has {} bytes, which is its size_max", crate::FULL, held.spec.size_max);
-            return out.push(refuse(asked.id, Refused::wrong(why)));
+            return out.push(refuse(asked.id, Refused::wrong(why).because(Because::Quota)));
         }
         if op.action.is_write() && self.waits.len() >= WAITS_MAX {
             let why = format!("{WAITS_MAX} updates wait for other nodes already");

@@ -197,13 +197,13 @@ impl Soft {
             (outcome, _) => outcome,
         };
         match outcome {
-            Outcome::Refused(Refused { why, retry_after: Some(after) }) => {
+            Outcome::Refused(Refused { why, retry_after: Some(after), because }) => {
                 let waits = self.spaces.get(&space).is_some_and(|held| op.stale.is_none() && !held.is_settled());
                 let passed = if waits { Some((asked, op)) } else { self.pass(now, space, (asked, op), tried, out) };
                 let Some((asked, op)) = passed else { return Ok(()) };
                 match self.spaces.get_mut(&space).filter(|_| waits) {
                     Some(held) => out.extend(held.wait(asked, op).err().map(|asked| crate::catchup::refused(asked.id))),
-                    None => out.push(answer(Outcome::Refused(Refused::busy(why, after)))),
+                    None => out.push(answer(Outcome::Refused(Refused::busy(why, after).because(because)))),
                 }
             }
             Outcome::Done(reply) if is_write && (1..=SEQ_MAX).contains(&updates) => {

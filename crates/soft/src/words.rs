@@ -1,7 +1,7 @@
 //! Operations and their answers as bytes, for those that a node passes to another one (`pass.rs`). What holds entries, watches, or loads
 //! whole keys is for the node itself.
 
-use base::{Outcome, Refused, Span, Unknown};
+use base::{Because, Outcome, Refused, Span, Unknown};
 use bytes::Bytes;
 
 use crate::limits::{END_MAX, SCAN_COUNT_MAX};
@@ -282,13 +282,41 @@ impl AnAction {
     }
 }
 
+/// What a refusal is for, on its way. Programs of levels below 14 pass it over, and say 0.
+fn number_of(because: Because) -> i64 {
+    match because {
+        Because::Wrong => 1,
+        Because::Busy => 2,
+        Because::Rate => 3,
+        Because::Quota => 4,
+        Because::Room => 5,
+    }
+}
+
+/// Of an older program all that is known is what its words begin with, and whether it is worth asking again.
+fn because_of(number: i64, why: &str, retry_after: Option<Span>) -> Because {
+    match number {
+        1 => Because::Wrong,
+        3 => Because::Rate,
+        4 => Because::Quota,
+        5 => Because::Room,
+        0 if why.starts_with(crate::FULL) => Because::Quota,
+        0 if retry_after.is_none() => Because::Wrong,
+        _ => Because::Busy,
+    }
+}
+
 impl AReply {
     pub fn of(outcome: &Outcome<Reply>) -> Self {
         match outcome {
             Outcome::Done(reply) => Self::done(reply),
-            Outcome::Refused(Refused { why, retry_after }) => {
-                Self { what: said::REFUSED, why: why.clone(), span: retry_after.map(|span| span.0), ..Self::default() }
-            }
+            Outcome::Refused(Refused { why, because, retry_after }) => Self {
+                what: said::REFUSED,
+                number: number_of(*because),
+                why: why.clone(),
+                span: retry_after.map(|span| span.0),
+                ..Self::default()
+            },
             Outcome::Unknown(Unknown { why }) => Self { what: said::UNKNOWN, why: why.clone(), ..Self::default() },
         }
     }
@@ -337,7 +365,10 @@ impl AReply {
         let span = span.map(Span);
         let names = |pairs: Vec<Pair>| pairs.into_iter().map(|pair| pair.name).collect::<Vec<_>>();
         let reply = match what {
-            said::REFUSED => return Some(Outcome::Refused(Refused { why, retry_after: span })),
+            said::REFUSED => {
+                let because = because_of(number, &why, span);
+                return Some(Outcome::Refused(Refused { why, because, retry_after: span }));
+            }
             said::UNKNOWN => return Some(Outcome::Unknown(Unknown { why })),
             said::DONE => Reply::Done,
             said::INT => Reply::Int(number),
@@ -431,7 +462,14 @@ mod tests {
             Reply::Overflow,
             Reply::Aged { age: second, of: Box::new(Reply::Values(vec![None])) },
         ];
-        let refused = [Outcome::Refused(Refused::wrong("no")), Outcome::Refused(Refused::busy("later", second))];
+        let refused = [Because::Wrong, Because::Rate, Because::Quota, Because::Room].map(|of| {
+            let refused = [Refused::wrong("no"), Refused::busy("later", second)];
+            refused.map(|refused| Outcome::Refused(refused.because(of)))
+        });
+        let refused = refused.into_iter().flatten().chain([Outcome::Refused(Refused::busy("later", second))]);
+        // Programs of before say it in words.
+        assert_eq!(because_of(0, &format!("{}: so much", crate::FULL), None), Because::Quota);
+        assert_eq!((because_of(0, "no", None), because_of(0, "no", Some(second))), (Because::Wrong, Because::Busy));
         let unknown = [Outcome::Unknown(Unknown { why: "who knows".into() })];
         for outcome in replies.map(Outcome::Done).into_iter().chain(refused).chain(unknown) {
             assert_eq!(AReply::of(&outcome).read(), Some(outcome));

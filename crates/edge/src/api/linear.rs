@@ -89,8 +89,7 @@ pub fn problem(wrong: Wrong) -> Problem {
         Wrong::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     };
-    let text = wrong.text();
-    Problem::new(status, text.trim_start_matches("ERR ").trim_start_matches("OOM "))
+    Problem { wrong: Some(wrong), ..Problem::new(status, wrong.why()) }
 }
 
 /// The id of a write, if its caller gave one.
@@ -450,6 +449,6 @@ pub fn shown(reply: &Reply) -> serde_json::Value {
         Reply::Int(n) => (*n).into(),
         Reply::Bytes(bytes) => shown_bytes(bytes),
         Reply::List(list) => list.iter().map(shown).collect(),
-        Reply::Wrong(wrong) => serde_json::json!({"error": wrong.text()}),
+        Reply::Wrong(wrong) => serde_json::json!({"error": crate::said::said(*wrong)}),
     }
 }

@@ -57,7 +57,7 @@ pub async fn get(
 fn seen(look: &Reply) -> Result<serde_json::Value, Problem> {
     Ok(match look {
         Reply::List(parts) => match &parts[..] {
-            [Reply::Wrong(wrong), ..] => json!({"error": wrong.text()}),
+            [Reply::Wrong(wrong), ..] => json!({"error": crate::said::said(*wrong)}),
             [value, Reply::Int(version), Reply::Int(left)] => {
                 let mut one = json!({"value": shown(value), "version": version});
                 if *left >= 0 {

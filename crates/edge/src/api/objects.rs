@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::checksum::Summing;
-use base::{Outcome, Span};
+use base::{Because, Outcome, Span};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 use state::class::Version;
 use state::object::limits::{LIST_MAX, OBJECT_BYTES_MAX, PIECE_BYTES};
-use state::object::{Action, Cutter, Id, List, Listed, NO_ROOM, Op, Reply};
+use state::object::{Action, Cutter, Id, List, Listed, Op, Reply};
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{Path, Query};
@@ -344,7 +344,7 @@ async fn operate(
     let owner = Bytes::copy_from_slice(owner.as_bytes());
     let op = Op { namespace: ns.into(), owner, action, priority };
     match api.backend.ask(Ask::Object(op), budget).await? {
-        Answer::Object(Outcome::Refused(refused)) if refused.why == NO_ROOM => {
+        Answer::Object(Outcome::Refused(refused)) if refused.because == Because::Room => {
             let after = refused.retry_after.unwrap_or(Span::secs(1));
             Err(Problem { kind: Some("full"), ..Problem::busy(refused.why, after) })
         }

@@ -3,10 +3,9 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base::{Outcome, Span, Unknown};
-use class::Bound;
-use node::used::OVER_RATE;
+use base::{Because, Outcome, Span, Unknown};
 use serde::Serialize;
+use state::linear::Wrong;
 use state::session::CookieError;
 
 use super::Gone;
@@ -21,6 +20,8 @@ pub struct Problem {
     pub retry_after: Option<Span>,
     /// Of a watch that missed changes: where it may go on.
     pub version: Option<Versions>,
+    /// What a function of class `linear` said.
+    pub wrong: Option<Wrong>,
 }
 
 #[derive(Serialize)]
@@ -36,7 +37,7 @@ struct Body<'a> {
 
 impl Problem {
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), kind: None, retry_after: None, version: None }
+        Self { status, error: error.into(), kind: None, retry_after: None, version: None, wrong: None }
     }
 
     pub fn wrong(error: impl Into<String>) -> Self {
@@ -98,11 +99,11 @@ pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
     match outcome {
         Outcome::Done(done) => Ok(done),
         // Whoever waits and asks again gets the same answer, as long as nobody removes anything.
-        Outcome::Refused(refused) if Bound::is_said_by(&refused.why) => {
-            Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, refused.why.trim_start_matches("OOM ")))
+        Outcome::Refused(refused) if refused.because == Because::Quota => {
+            Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, &refused.why))
         }
         Outcome::Refused(refused) => Err(match refused.retry_after {
-            Some(after) if refused.why.starts_with(OVER_RATE) => {
+            Some(after) if refused.because == Because::Rate => {
                 Problem { status: StatusCode::TOO_MANY_REQUESTS, ..Problem::busy(refused.why, after) }
             }
             Some(after) => Problem::busy(refused.why, after),

@@ -147,7 +147,7 @@ impl<'a> Desk<'a> {
 
 /// What its arguments did not fit.
 fn explained(problem: Problem) -> Problem {
-    if problem.error != Wrong::Arguments.text().trim_start_matches("ERR ") {
+    if problem.wrong != Some(Wrong::Arguments) {
         return problem;
     }
     let bounds = "priority is 0 to 9, tries 1 to 1000, a delay a year at most, hold_ms 1 ms to a day, keep_ms a week at most, a key \

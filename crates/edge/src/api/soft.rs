@@ -11,7 +11,7 @@ use node::{Answer, Ask};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use state::soft::limits::{NAME_BYTES_MAX, SCAN_COUNT_MAX, VALUE_BYTES_MAX};
-use state::soft::{Action, End, FULL, Kind, List, Op, Reply, Side};
+use state::soft::{Action, End, Kind, List, Op, Reply, Side};
 
 use super::class::without;
 use super::declare::whole;
@@ -300,17 +300,10 @@ pub(super) async fn operate(api: &Api, ns: String, action: Action, headers: &Hea
 }
 
 pub(super) async fn asked(api: &Api, op: Op, budget: Span) -> Result<Reply, Problem> {
-    let outcome = match api.backend.ask(Ask::Soft(op), budget).await? {
-        Answer::Soft(outcome) => outcome,
+    match api.backend.ask(Ask::Soft(op), budget).await? {
+        Answer::Soft(outcome) => answered(done(outcome)?),
         other => unreachable!("a soft operation was answered by {other:?}"),
-    };
-    // Whoever waits and asks again gets the same answer, as long as nobody removes anything.
-    if let base::Outcome::Refused(refused) = &outcome
-        && refused.why.starts_with(FULL)
-    {
-        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, &refused.why));
     }
-    answered(done(outcome)?)
 }
 
 /// What was done, or why that is nothing.

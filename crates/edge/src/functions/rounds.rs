@@ -190,10 +190,7 @@ impl Round<'_> {
                     Ok(result) => Outcome::Done(Ran::Done(result)),
                     Err(why) => Outcome::Done(Ran::Failed(self.says(&call, &why))),
                 },
-                Some(Reply::Wrong(wrong)) => {
-                    let text = wrong.text();
-                    Outcome::Refused(Refused::wrong(text.strip_prefix("ERR ").unwrap_or(text)))
-                }
+                Some(Reply::Wrong(wrong)) => Outcome::Refused(wrong.refused()),
                 Some(_) => {
                     let why = "its id is so old that what came of it is forgotten";
                     Outcome::Unknown(Unknown { why: why.into() })
@@ -370,7 +367,7 @@ impl Round<'_> {
         match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Unmet))) => Written::Unmet,
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => match replies.first() {
-                Some(Reply::Wrong(wrong)) => Written::Not(Outcome::Refused(Refused::wrong(wrong.text()))),
+                Some(Reply::Wrong(wrong)) => Written::Not(Outcome::Refused(wrong.refused())),
                 _ => Written::Done,
             },
             Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => Written::Not(Outcome::Refused(refused)),

@@ -268,8 +268,8 @@ fn count(toy: &Toy) -> String {
 fn why(end: &End) -> String {
     match end {
         Outcome::Done(Ran::Failed(why)) => format!("failed: {why}"),
-        Outcome::Refused(Refused { why, retry_after: Some(_) }) => format!("busy: {why}"),
-        Outcome::Refused(Refused { why, retry_after: None }) => format!("wrong: {why}"),
+        Outcome::Refused(Refused { why, retry_after: Some(_), .. }) => format!("busy: {why}"),
+        Outcome::Refused(Refused { why, retry_after: None, .. }) => format!("wrong: {why}"),
         Outcome::Unknown(Unknown { why }) => format!("unknown: {why}"),
         Outcome::Done(other) => format!("{other:?}"),
     }
@@ -452,7 +452,7 @@ async fn the_end_of_the_write_is_the_end_of_its_calls() {
     for (end, says) in [
         (Outcome::Unknown(Unknown { why: "no answer".into() }), "unknown: no answer"),
         (Outcome::Refused(Refused::busy("no leader", Span::millis(5))), "busy: no leader"),
-        (Outcome::Done(linear::Ran::Done(vec![Reply::Wrong(Wrong::TooLarge)])), "wrong: ERR the value would be over"),
+        (Outcome::Done(linear::Ran::Done(vec![Reply::Wrong(Wrong::TooLarge)])), "wrong: the value would be over"),
     ] {
         *toy.ends.lock().unwrap() = Some(end);
         let ends = join_all((0..3).map(|_| functions.apply(call("add", "1")))).await;

@@ -9,11 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use base::{Outcome, Priority, Span, Unknown};
+use base::{Because, Outcome, Priority, Span, Unknown};
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use node::Ask;
-use node::used::OVER_RATE;
 use node::view::ShardView;
 use state::linear::functions::{self, Run};
 use state::linear::{Op, Over, Ran, Reply as Got, Step, Wrong, hash_of};
@@ -254,7 +253,7 @@ impl Batch {
         let count = each.len();
         match outcome {
             outcome if count == 1 => State::Ended(vec![Some(outcome)]),
-            Outcome::Refused(refused) if refused.retry_after.is_none() || refused.why.starts_with(OVER_RATE) => {
+            Outcome::Refused(refused) if refused.retry_after.is_none() || refused.because == Because::Rate => {
                 self.alone(vec![None; count], steps, &each)
             }
             Outcome::Done(Ran::Done(got)) if got.iter().all(is_over) => self.alone(vec![None; count], steps, &each),

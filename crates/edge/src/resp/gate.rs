@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use base::{Outcome, Priority, Refused, Span, Time};
+use base::{Because, Outcome, Priority, Refused, Span, Time};
 use flow::stage::{End, Stage};
-use node::used::OVER_RATE;
 use node::{Answer, Ask, View};
 use state::Class;
 use state::linear::functions::changes::may_wait;
@@ -333,7 +332,7 @@ fn end_of(answer: &Answer) -> End {
             Outcome::Done(_) => End::Done,
             Outcome::Refused(refused) if refused.retry_after.is_none() => End::Done,
             // One namespace has had its rate: of the others' load that says nothing.
-            Outcome::Refused(refused) if refused.why.starts_with(OVER_RATE) => End::Done,
+            Outcome::Refused(refused) if refused.because == Because::Rate => End::Done,
             Outcome::Refused(_) | Outcome::Unknown(_) => End::Overload,
         }
     }

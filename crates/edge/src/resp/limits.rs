@@ -185,8 +185,11 @@ pub const DOORS_ASKED_MAX: usize = 64;
 pub const DOORS_PART_BYTES: usize = 256 << 10;
 /// ... and of all doors so much is kept: a line for each of 100,000 connections.
 pub const DOORS_SAID_BYTES_MAX: usize = 64 << 20;
-/// Longest MATCH pattern.
-pub const PATTERN_BYTES_MAX: usize = 512;
+/// Longest pattern of keys and channels.
+pub const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// Steps of one comparison of a pattern with a key, beside two for each byte of that: what takes more does not fit. A page of a
+/// scan takes some tens of milliseconds then, whatever the pattern.
+pub const PATTERN_STEPS_MAX: usize = 16 << 10;
 
 const _: () = assert!(SESSION_VALUE_BYTES_MAX <= ARG_BYTES_MAX, "a value that may be stored must be able to come in");
 const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument must fit into a command");

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::{Outcome, Priority, Span};
+use base::{Because, Outcome, Priority, Span};
 use bytes::Bytes;
 use class::Bound;
 use futures_util::StreamExt;
@@ -127,7 +127,8 @@ pub fn linear_outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outc
 /// It did not happen.
 pub fn refused(refused: &base::Refused) -> Reply {
     match refused.retry_after {
-        _ if Bound::is_said_by(&refused.why) => Reply::Error(format!("OOM {}", refused.why.trim_start_matches("OOM "))),
+        // Redis' own word for it, which clients know.
+        _ if matches!(refused.because, Because::Quota | Because::Room) => Reply::Error(format!("OOM {refused}")),
         Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
         None => Reply::Error(format!("ERR {refused}")),
     }
@@ -159,8 +160,6 @@ pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
     match outcome {
         Outcome::Done(Found::OtherKind(_)) => Err(wrong_type()),
         Outcome::Done(found) => Ok(found),
-        // Redis' own word for it, which clients know.
-        Outcome::Refused(why) if why.why.starts_with(state::session::FULL) => Err(Reply::Error(format!("OOM {why}"))),
         Outcome::Refused(why) => Err(refused(&why)),
         Outcome::Unknown(why) => Err(unknown(&why)),
     }
@@ -169,7 +168,10 @@ pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
 /// Did this door fail at its work (so that it counts as an error of ours)?
 pub fn is_ours(reply: &Reply) -> bool {
     // A namespace that has all that it may, or asks for more, is its operator's matter.
-    let is_quota = |text: &str| Bound::is_said_by(text) || text.trim_start_matches("BUSY ").starts_with(OVER_RATE);
+    let is_quota = |text: &str| {
+        let of_bound = [Bound::Bytes, Bound::Keys].iter().any(|bound| text.strip_prefix("OOM ") == Some(bound.why()));
+        of_bound || text.trim_start_matches("BUSY ").starts_with(OVER_RATE)
+    };
     matches!(reply, Reply::Error(text) if ["BUSY", "OOM", "UNKNOWN"].iter().any(|code| text.starts_with(code)) && !is_quota(text))
 }
 

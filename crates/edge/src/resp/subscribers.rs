@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use base::Outcome;
+use base::{Outcome, glob};
 use bytes::Bytes;
+use channels::limits::NAME_BYTES_MAX;
 use channels::{Kind, Message, Op, Reply as Got};
 use node::{Answer, Ask};
 use tokio::sync::oneshot;
@@ -264,6 +265,15 @@ impl Subscribers {
     }
 }
 
+/// What other nodes are told of these: of a pattern that is longer than what may be told, a shorter one that fits no less.
+pub fn at_nodes(kind: Kind, names: &[Bytes]) -> Vec<Bytes> {
+    let told = |name: &Bytes| match kind {
+        Kind::Pattern if name.len() > NAME_BYTES_MAX => glob::shortened(name, NAME_BYTES_MAX).into(),
+        _ => name.clone(),
+    };
+    names.iter().map(told).collect()
+}
+
 /// About what a name or message that is kept costs.
 fn cost(bytes: &Bytes) -> usize {
     bytes.len() + 64
@@ -355,7 +365,11 @@ impl Drop for Hears {
         for kind in [Kind::Channel, Kind::Shard, Kind::Pattern] {
             let gone = self.all.remove(listener, kind, &listener.names(kind));
             if !gone.is_empty() {
-                drop(self.all.ask(Op::Unsubscribe { namespace: listener.namespace.to_string(), kind, names: gone }));
+                drop(self.all.ask(Op::Unsubscribe {
+                    namespace: listener.namespace.to_string(),
+                    kind,
+                    names: at_nodes(kind, &gone),
+                }));
             }
         }
         listener.closed.set(true);

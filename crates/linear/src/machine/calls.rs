@@ -448,9 +448,7 @@ impl Linear {
                 self.end(id.seq, |_| unknown(why), out);
             }
             Answer::Refused(wrong) => {
-                let text = wrong.text();
-                let why = text.strip_prefix("ERR ").unwrap_or(text);
-                self.end(id.seq, |_| Outcome::Refused(Refused::wrong(why)), out);
+                self.end(id.seq, |_| Outcome::Refused(wrong.refused()), out);
             }
             Answer::Elsewhere { leader } => {
                 // Only if it was asked last; and a leader that it knows of is worth a try at once.

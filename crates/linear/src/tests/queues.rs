@@ -52,7 +52,7 @@ fn said(reply: &Reply) -> String {
         Reply::Int(n) => n.to_string(),
         Reply::Bytes(text) => String::from_utf8_lossy(text).into_owned(),
         Reply::List(all) => format!("[{}]", all.iter().map(said).collect::<Vec<_>>().join(" ")),
-        Reply::Wrong(wrong) => wrong.text().into(),
+        Reply::Wrong(wrong) => wrong.why().into(),
     }
 }
 
@@ -106,17 +106,17 @@ fn a_queue_by_script() {
         (0, "queue.put", &["h", "delay", "at:7", "priority", "8"], "[7 1]"),
         (99, "queue.take", &["9", "9"], "[[7.1 h 1 99] [5.1 f 1 99]]"),
         (1, "queue.take", &["9", "9"], "[[6.1 g 1 100]]"),
-        (0, "queue.put", &[&long], Wrong::PayloadTooLarge.text()),
-        (0, "queue.put", &["a", "priority", "10"], Wrong::Arguments.text()),
-        (0, "queue.put", &["a", "tries", "0"], Wrong::Arguments.text()),
-        (0, "queue.put", &["a", "keep", "10"], Wrong::Arguments.text()),
-        (0, "queue.put", &["a", "delay"], Wrong::Arguments.text()),
-        (0, "queue.take", &["0", "9"], Wrong::Arguments.text()),
-        (0, "queue.take", &["1", "0"], Wrong::Arguments.text()),
-        (0, "queue.done", &["seven"], Wrong::Arguments.text()),
-        (0, "queue.repeat", &["daily", "0 0 30 2 *", "p"], Wrong::NoTimes.text()),
-        (0, "queue.repeat", &["often", "every 10", "p"], Wrong::NoTimes.text()),
-        (0, "get", &[], Wrong::Type.text()),
+        (0, "queue.put", &[&long], Wrong::PayloadTooLarge.why()),
+        (0, "queue.put", &["a", "priority", "10"], Wrong::Arguments.why()),
+        (0, "queue.put", &["a", "tries", "0"], Wrong::Arguments.why()),
+        (0, "queue.put", &["a", "keep", "10"], Wrong::Arguments.why()),
+        (0, "queue.put", &["a", "delay"], Wrong::Arguments.why()),
+        (0, "queue.take", &["0", "9"], Wrong::Arguments.why()),
+        (0, "queue.take", &["1", "0"], Wrong::Arguments.why()),
+        (0, "queue.done", &["seven"], Wrong::Arguments.why()),
+        (0, "queue.repeat", &["daily", "0 0 30 2 *", "p"], Wrong::NoTimes.why()),
+        (0, "queue.repeat", &["often", "every 10", "p"], Wrong::NoTimes.why()),
+        (0, "get", &[], Wrong::Type.why()),
         (0, "type", &[], "queue"),
     ];
     for (nth, (wait, function, args, expect)) in script.iter().enumerate() {

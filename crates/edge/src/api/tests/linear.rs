@@ -336,9 +336,12 @@ fn what_is_over_a_quota_has_a_status_of_its_own() {
     assert!(status == 507 && text.contains(r#""error":"keys_max of this namespace"#), "{status} {text}");
     assert_eq!(header(&headers, "retry-after"), "");
     let problem = |refused| super::super::problem::done::<()>(Outcome::Refused(refused)).unwrap_err();
-    let bytes = problem(base::Refused::wrong(::class::Bound::Bytes.text()));
+    let bytes = problem(::class::Bound::Bytes.refused());
     assert_eq!((bytes.status.as_u16(), bytes.retry_after), (507, None));
     assert!(bytes.error.starts_with("bytes_max of this namespace"), "{}", bytes.error);
-    let rate = problem(base::Refused::busy(format!("{}, so", node::used::OVER_RATE), base::Span::millis(7)));
+    let rate = problem(
+        base::Refused::busy(format!("{}, so", node::used::OVER_RATE), base::Span::millis(7))
+            .because(base::Because::Rate),
+    );
     assert_eq!((rate.status.as_u16(), rate.retry_after), (429, Some(base::Span::millis(7))));
 }

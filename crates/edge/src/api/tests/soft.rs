@@ -48,7 +48,9 @@ fn a_register_is_put_read_and_removed() {
     assert_eq!(soft(Got::WrongKind, "GET /v1/ns/carts/keys/a", &[], "").0, 409);
     assert_eq!(soft(Got::Int(1), "DELETE /v1/ns/carts/keys/a", &[], "").0, 204);
     assert_eq!(soft(Got::Int(0), "DELETE /v1/ns/carts/keys/a", &[], "").0, 404);
-    let full = Outcome::Refused(Refused::wrong(format!("{FULL}: it has 7 bytes, which is its size_max")));
+    let full = Outcome::Refused(
+        Refused::wrong(format!("{FULL}: it has 7 bytes, which is its size_max")).because(base::Because::Quota),
+    );
     assert_eq!(soft_outcome(full, "PUT /v1/ns/carts/keys/a", &[], "v").0, 507);
     let unknown = Outcome::Unknown(Unknown { why: "nobody acknowledged it".into() });
     assert_eq!(soft_outcome(unknown, "PUT /v1/ns/carts/keys/a", &[], "v").0, 504);

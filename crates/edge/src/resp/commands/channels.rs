@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::channels::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use ::channels::{Kind, MEMBERS, Message, Op, Reply as Got};
-use base::{Outcome, glob};
+use base::Outcome;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use node::Answer;
@@ -16,7 +16,8 @@ use super::*;
 use crate::resp::changes;
 use crate::resp::client::Queued;
 use crate::resp::encode::Protocol;
-use crate::resp::subscribers::Subscribers;
+use crate::resp::limits::PATTERN_BYTES_MAX;
+use crate::resp::subscribers::{Subscribers, at_nodes};
 
 const ALL_NODES: &str =
     "of clients at all nodes; the reply comes when all live nodes know it, after 60 ms at the latest";
@@ -35,7 +36,7 @@ pub static PSUBSCRIBE: Spec = listen(
     -2,
     "pattern [pattern ...]",
     "listens to all channels that fit a pattern",
-    "a pattern has 512 bytes at most, and fits nothing for which it takes over 16,384 steps",
+    "a pattern has 256 KiB at most, and fits nothing for which it takes over 16,384 steps",
     |call| subscribe(call, Kind::Pattern, "psubscribe"),
 );
 pub static PUNSUBSCRIBE: Spec =
@@ -143,11 +144,12 @@ fn in_multi(call: &Call<'_>) -> Option<Act> {
     Some(Act::Now(Reply::Error(format!("ERR '{name}' cannot stand inside MULTI: say it before, or after EXEC"))))
 }
 
-fn names(call: &Call<'_>) -> Result<Vec<Bytes>, Reply> {
+fn names(call: &Call<'_>, kind: Kind) -> Result<Vec<Bytes>, Reply> {
     let names: Vec<Bytes> = (1..call.command.len()).map(|at| call.command.value(at)).collect();
-    if names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
-        let why = format!("ERR channels and patterns have at most {NAME_BYTES_MAX} bytes");
-        return Err(Reply::Error(why));
+    let most = if kind == Kind::Pattern { PATTERN_BYTES_MAX } else { NAME_BYTES_MAX };
+    if names.iter().any(|name| name.len() > most) {
+        let what = if kind == Kind::Pattern { "pattern" } else { "channel" };
+        return Err(Reply::Error(format!("ERR a {what} has at most {most} bytes")));
     }
     Ok(names)
 }
@@ -156,7 +158,7 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     if let Some(act) = in_multi(call) {
         return act;
     }
-    let names = match names(call) {
+    let names = match names(call, kind) {
         Ok(names) => names,
         Err(refused) => return Act::Now(refused),
     };
@@ -191,7 +193,7 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
             return Act::Now(Reply::Error(format!("ERR {why}")));
         }
     };
-    let waiting = all.ask(Op::Subscribe { namespace: space.to_string(), kind, names: new.clone() });
+    let waiting = all.ask(Op::Subscribe { namespace: space.to_string(), kind, names: at_nodes(kind, &new) });
     Call::later(async move {
         let begun = if let Some(begun) = begun { begun.await } else { Ok(()) };
         match (outcome(waiting).await, begun) {
@@ -240,7 +242,7 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     if let Some(act) = in_multi(call) {
         return act;
     }
-    let names = match names(call) {
+    let names = match names(call, kind) {
         Ok(names) => names,
         Err(refused) => return Act::Now(refused),
     };
@@ -267,7 +269,7 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
         hears.events.clear();
     }
     if !gone.is_empty() {
-        drop(all.ask(Op::Unsubscribe { namespace: hears.namespace().to_owned(), kind, names: gone }));
+        drop(all.ask(Op::Unsubscribe { namespace: hears.namespace().to_owned(), kind, names: at_nodes(kind, &gone) }));
     }
     Act::Now(Reply::Several(replies))
 }
@@ -314,14 +316,14 @@ fn pubsub(call: &mut Call<'_>) -> Act {
     let kind = if of_shards { Kind::Shard } else { Kind::Channel };
     if (is(sub, "CHANNELS") || is(sub, "SHARDCHANNELS")) && command.len() <= 3 {
         let pattern = (command.len() == 3).then(|| command.value(2));
-        if pattern.as_ref().is_some_and(|pattern| pattern.len() > NAME_BYTES_MAX) {
+        if pattern.as_ref().is_some_and(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
             return Act::Now(Reply::error("ERR the pattern is too long"));
         }
         let waiting = call.node.subscribers.ask(Op::Names { namespace, kind });
         return Call::later(async move {
             match outcome(waiting).await {
                 Ok(Got::Names(mut names)) => {
-                    names.retain(|name| pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, name)));
+                    names.retain(|name| pattern.as_ref().is_none_or(|pattern| fits(pattern, name)));
                     Reply::List(names.into_iter().map(Reply::Bulk).collect())
                 }
                 Ok(_) => Reply::List(Vec::new()),

@@ -48,9 +48,7 @@ fn get(call: &Call<'_>) -> Act {
     if (2..command.len()).any(|i| command.arg(i).len() > crate::resp::limits::PATTERN_BYTES_MAX) {
         return syntax_error();
     }
-    let wanted = |name: &str| {
-        (2..command.len()).any(|i| base::glob::fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()))
-    };
+    let wanted = |name: &str| (2..command.len()).any(|i| fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()));
     let of_class = if call.client.is_linear() { OF_LINEAR } else { &[] };
     let found = of_class.iter().chain(SETTINGS).filter(|(name, _)| wanted(name));
     Act::Now(Reply::Map(found.map(|(name, value)| (Reply::word(name), Reply::word(value))).collect()))

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::client::Client;
 use super::encode::Reply;
+use super::limits::PATTERN_STEPS_MAX;
 use super::ops::Space;
 use super::parse::{Command, integer};
 use super::{Node, offers, ops};
@@ -407,6 +408,11 @@ const fn spec(
 
 const fn noted(spec: Spec, note: &'static str) -> Spec {
     Spec { note, ..spec }
+}
+
+/// Does a key fit a pattern, as far as that is known after a bounded time?
+fn fits(pattern: &[u8], key: &[u8]) -> bool {
+    base::glob::fits_within(pattern, key, PATTERN_STEPS_MAX + 2 * key.len())
 }
 
 fn is(arg: &[u8], word: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Commands about all keys of the namespace.
 
-use base::{Outcome, glob};
+use base::Outcome;
 use bytes::Bytes;
 use state::session::{Action, Kind, Reply as Found};
 
@@ -72,7 +72,7 @@ fn scan(call: &mut Call<'_>) -> Act {
         match ops::done(space.ask(space.op(Bytes::new(), Action::Scan { cursor, count })).await) {
             Ok(Found::Page { cursor, keys }) => {
                 let fits = |(key, kind): &(Bytes, Kind)| {
-                    kinds.contains(kind) && pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key))
+                    kinds.contains(kind) && pattern.as_ref().is_none_or(|pattern| fits(pattern, key))
                 };
                 let keys = keys.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
                 Reply::List(vec![Reply::text(cursor.to_string()), Reply::List(keys)])

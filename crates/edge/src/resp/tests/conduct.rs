@@ -1,5 +1,7 @@
 //! Connections: strangers, half requests, many at once, those who do not read, and the door's end.
 
+use base::Because;
+
 use super::*;
 
 #[test]
@@ -444,7 +446,7 @@ fn a_closing_door_answers_what_has_come_and_then_ends_each_connection() {
 
 #[test]
 fn no_memory_is_told_in_the_word_that_redis_clients_know() {
-    let full = base::Refused::busy(format!("{} (more)", state::session::FULL), Span::secs(1));
+    let full = base::Refused::busy(format!("{} (more)", state::session::FULL), Span::secs(1)).because(Because::Room);
     let Err(encode::Reply::Error(text)) = ops::done(Outcome::Refused(full)) else { panic!("an error") };
     assert_eq!(text, "OOM the memory of the key's bricks is full (more)");
 }
@@ -452,9 +454,10 @@ fn no_memory_is_told_in_the_word_that_redis_clients_know() {
 #[test]
 fn a_namespace_that_has_all_that_it_may_is_told_so_and_is_no_fault_of_this_door() {
     use class::Bound;
-    let over = || ops::refused(&base::Refused::wrong(Bound::Keys.why()));
-    assert_eq!(over(), encode::Reply::error(Bound::Keys.text()));
-    let rate = base::Refused::busy(format!("{}, so and so", node::used::OVER_RATE), Span::millis(7));
+    let over = || ops::refused(&Bound::Keys.refused());
+    assert_eq!(over(), encode::Reply::Error(format!("OOM {}", Bound::Keys.why())));
+    let rate =
+        base::Refused::busy(format!("{}, so and so", node::used::OVER_RATE), Span::millis(7)).because(Because::Rate);
     let rate = ops::refused(&rate);
     assert_eq!(rate, encode::Reply::error("BUSY rate_max of this namespace is reached, so and so, retry in 7 ms"));
     assert!(!ops::is_ours(&over()) && !ops::is_ours(&rate));

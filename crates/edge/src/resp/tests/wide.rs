@@ -123,3 +123,31 @@ fn class_session_takes_them_too() {
         expect(&mut stream, &format!(":{MANY}\r\n"), "DEL").await;
     });
 }
+
+#[test]
+fn a_long_pattern_is_compared_and_other_nodes_are_told_a_shorter_one() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        sign_in_linear(&mut stream).await;
+        let mut writer = another(&stream).await;
+        let (pattern, name) = ("[ab]".repeat(300), "ab".repeat(150));
+        send(&mut writer, &[&format!("SET {name} 1"), &format!("KEYS {pattern}")]).await;
+        expect(&mut writer, &format!("+OK\r\n*1\r\n$300\r\n{name}\r\n"), "KEYS").await;
+        send(&mut writer, &[&format!("SCAN 0 MATCH {pattern}"), &format!("KEYS {pattern}a")]).await;
+        expect(&mut writer, &format!("*2\r\n$1\r\n0\r\n*1\r\n$300\r\n{name}\r\n*0\r\n"), "SCAN").await;
+        send(&mut stream, &[&format!("PSUBSCRIBE {pattern}")]).await;
+        expect(&mut stream, &format!("*3\r\n$10\r\npsubscribe\r\n$1200\r\n{pattern}\r\n:1\r\n"), "PSUBSCRIBE").await;
+        let told = toy.channels.borrow().iter().find_map(|op| match op {
+            ::channels::Op::Subscribe { names, .. } => names.first().cloned(),
+            _ => None,
+        });
+        let told = told.unwrap();
+        assert!(told.len() <= ::channels::limits::NAME_BYTES_MAX && ::channels::fits(&told, name.as_bytes()));
+        // What fits only what others are told is not heard.
+        send(&mut writer, &[&format!("PUBLISH {name}a no"), &format!("PUBLISH {name} yes")]).await;
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let heard = ["pmessage", &pattern, &name, "yes"].map(bulk).concat();
+        expect(&mut stream, &format!("*4\r\n{heard}"), "the message").await;
+    });
+}

@@ -571,7 +571,7 @@ async fn put_back(space: Space, step: Step) -> Result<(), String> {
         match space.ask_linear(op).await {
             Outcome::Done(Ran::Done(got)) => match only(got) {
                 // The key has another type by now, say: asking again would not help.
-                Got::Wrong(wrong) => return Err(wrong.text().to_owned()),
+                Got::Wrong(wrong) => return Err(wrong.why().to_owned()),
                 _ => return Ok(()),
             },
             Outcome::Done(Ran::Unmet) => return Err("it was answered with what is no answer to it".to_owned()),
@@ -644,7 +644,7 @@ mod tests {
         check(&[busy(), done(Got::Int(1))], Ok(()));
         check(&vec![busy(); PUT_BACK_TRIES_MAX], Err("no leader"));
         for wrong in [Wrong::Type, Wrong::TooLarge] {
-            check(&[done(Got::Wrong(wrong))], Err(wrong.text()));
+            check(&[done(Got::Wrong(wrong))], Err(wrong.why()));
         }
         check(&[Outcome::Unknown(base::Unknown { why: "no answer".into() })], Err("no answer (it may have happened)"));
     }

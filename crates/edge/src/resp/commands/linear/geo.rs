@@ -138,13 +138,13 @@ fn meters_of(unit: &[u8]) -> Result<f64, Reply> {
         .ok_or_else(|| Reply::error("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-fn number(arg: &[u8], wrong: &str) -> Result<f64, Reply> {
-    score::parse(arg).ok_or_else(|| Reply::error(wrong))
+fn number(arg: &[u8], why: &str) -> Result<f64, Reply> {
+    score::parse(arg).ok_or_else(|| Reply::error(why))
 }
 
 /// Longitude and latitude, from this argument on.
 fn place_at(command: &Command, at: usize) -> Result<Place, Reply> {
-    let degrees = |at| number(command.arg(at), Wrong::NotAFloat.text());
+    let degrees = |at| score::parse(command.arg(at)).ok_or_else(|| wrong(Wrong::NotAFloat));
     let (lon, lat) = (degrees(at)?, degrees(at + 1)?);
     Place::of(lon, lat).ok_or_else(|| Reply::Error(format!("ERR invalid longitude,latitude pair {lon:.6},{lat:.6}")))
 }

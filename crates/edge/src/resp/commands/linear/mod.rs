@@ -194,7 +194,7 @@ fn word(text: impl Into<String>) -> Bytes {
 // How replies read.
 
 fn wrong(wrong: Wrong) -> Reply {
-    Reply::error(wrong.text())
+    Reply::Error(crate::said::said(wrong))
 }
 
 fn plain_one(got: Got) -> Reply {

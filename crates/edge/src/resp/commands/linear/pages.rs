@@ -1,6 +1,5 @@
 //! SCAN and its like: what they are asked for, and pages of one collection.
 
-use base::glob;
 use state::linear::limits::SCAN_KEYS_MAX;
 
 use super::*;
@@ -74,7 +73,7 @@ impl Page {
     }
 
     pub fn fits(&self, name: &[u8]) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, name))
+        self.pattern.as_ref().is_none_or(|pattern| fits(pattern, name))
     }
 
     pub fn is_of(&self, kind: &[u8]) -> bool {

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use base::glob;
 use state::linear::Condition;
 
 use state::linear::limits::SCAN_KEYS_MAX;
@@ -205,8 +204,7 @@ fn keys(call: &mut Call<'_>) -> Act {
                 other => return reply(other, plain),
             };
             let last = page.last().filter(|_| page.len() as u64 >= SCAN_KEYS_MAX).cloned();
-            let fits =
-                |got| if let Got::Bytes(key) = got { Some(key).filter(|key| glob::fits(&pattern, key)) } else { None };
+            let fits = |got| if let Got::Bytes(key) = got { Some(key).filter(|key| fits(&pattern, key)) } else { None };
             found.extend(page.into_iter().filter_map(fits).map(Reply::Bulk));
             if found.len() > KEYS_LISTED_MAX {
                 return Reply::Error(format!(

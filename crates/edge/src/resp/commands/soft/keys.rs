@@ -1,6 +1,6 @@
 //! Keys, whatever they have.
 
-use base::{Span, glob};
+use base::Span;
 
 use super::*;
 use crate::resp::commands::write::Unit;
@@ -152,7 +152,7 @@ fn scan(call: &mut Call<'_>) -> Act {
     later(call, Action::Scan { cursor, count }, move |got| {
         let Got::Page { cursor, keys } = got else { odd(&got) };
         let fits = |(key, of): &(Bytes, Kind)| {
-            pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key))
+            pattern.as_ref().is_none_or(|pattern| fits(pattern, key))
                 && kind.as_ref().is_none_or(|kind| kind == of.name().as_bytes())
         };
         let keys = keys.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use base::Outcome;
 use bytes::Bytes;
-use state::soft::{Action, FULL, Kind, Op, Reply as Got};
+use state::soft::{Action, Kind, Op, Reply as Got};
 
 use super::*;
 
@@ -99,8 +99,6 @@ pub fn reply(outcome: Outcome<Got>, then: impl FnOnce(Got) -> Reply) -> Reply {
         Outcome::Done(Got::NoNumber) => not_an_integer(),
         Outcome::Done(Got::Overflow) => Reply::error("ERR increment or decrement would overflow"),
         Outcome::Done(got) => then(got),
-        // Redis' own word for it, which clients know.
-        Outcome::Refused(why) if why.why.starts_with(FULL) => Reply::Error(format!("OOM {why}")),
         Outcome::Refused(refused) => ops::refused(&refused),
         Outcome::Unknown(unknown) => ops::unknown(&unknown),
     }
