@@ -20,6 +20,7 @@ use crate::stage::{Flight, Heard, Stage};
 #[macro_use]
 mod list;
 
+pub mod hands;
 pub mod linear;
 pub mod object;
 pub mod session;
@@ -33,6 +34,7 @@ plays! {
     soft Soft: soft::Play,
     sql Sql: sql::Play,
     object Object: object::Play,
+    hands Hands: hands::Play,
 }
 
 /// Load and promises of one class.

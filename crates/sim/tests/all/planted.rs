@@ -4,7 +4,7 @@
 use base::Span;
 use sim::history::History;
 use sim::pace::Pace;
-use sim::plays::{Bug, Name, linear, object, session, soft, sql};
+use sim::plays::{Bug, Name, hands, linear, object, session, soft, sql};
 use sim::scene::{self, Plan, Report};
 use sim::shipped::Bug as Node;
 
@@ -191,6 +191,19 @@ fn a_field_that_is_there_after_its_end_is_caught() {
 #[test]
 fn a_job_that_two_workers_have_is_caught() {
     assert_eq!(caught(Bug::Linear(linear::bugs::Bug::JobsShared)), Some(linear::jobs::HELD));
+}
+
+/// Jobs pile up for four minutes, of which some are calm.
+#[test]
+fn workers_of_whose_jobs_nobody_hears_are_caught() {
+    let unheard = Bug::Hands(hands::bugs::Bug::Unheard);
+    let shown = SEEDS.into_iter().find_map(|seed| run(seed, 4, 3, Some(unheard)).broken.map(|broken| broken.promise));
+    assert_eq!(shown, Some(hands::promise::GROWS));
+}
+
+#[test]
+fn a_group_of_a_stream_that_gives_an_entry_twice_is_caught() {
+    assert_eq!(caught(Bug::Linear(linear::bugs::Bug::EntriesTwice)), Some(ONCE));
 }
 
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).

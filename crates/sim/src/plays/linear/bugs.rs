@@ -31,6 +31,8 @@ pub enum Bug {
     FieldsLate,
     /// Workers have jobs for a moment, however long they said.
     JobsShared,
+    /// Groups of streams give some entries again to others, though they were given without waiting for an acknowledgement.
+    EntriesTwice,
     /// After a restart the end of each group's log is not there, and what the others say of it is not heeded.
     Forgets,
 }
@@ -42,11 +44,22 @@ pub(super) struct Spoiler {
     gets: BTreeMap<AskId, Bytes>,
     first: BTreeMap<Bytes, Ran>,
     version: i64,
+    /// Streams that are read for a group, and what each gave last.
+    reads: BTreeMap<AskId, Bytes>,
+    given: BTreeMap<Bytes, Ran>,
 }
 
 impl Spoiler {
     pub fn of(bug: Bug, rng: Rng) -> Self {
-        Self { bug, rng, gets: BTreeMap::new(), first: BTreeMap::new(), version: 0 }
+        Self {
+            bug,
+            rng,
+            gets: BTreeMap::new(),
+            first: BTreeMap::new(),
+            version: 0,
+            reads: BTreeMap::new(),
+            given: BTreeMap::new(),
+        }
     }
 
     /// Makes another operation of what is asked.
@@ -100,6 +113,11 @@ impl Spoils for Spoiler {
             (Bug::Stale, Event::Ask { id, ask: Ask::Linear(op), .. }) if op.steps[0].function == "look" => {
                 self.gets.insert(*id, op.steps[0].key.clone());
             }
+            (Bug::EntriesTwice, Event::Ask { id, ask: Ask::Linear(op), .. })
+                if op.steps[0].function == "stream.read-group" && op.once.is_none() =>
+            {
+                self.reads.insert(*id, op.steps[0].key.clone());
+            }
             (Bug::FalseAck, Event::Ask { id, ask: Ask::Linear(op), .. })
                 if op.steps[0].function == "put" && self.rng.chance(0.1) =>
             {
@@ -135,6 +153,16 @@ impl Spoils for Spoiler {
                     && self.rng.chance(0.1)
                 {
                     changes.remove(0);
+                }
+            }
+            Bug::EntriesTwice => {
+                let of = self.reads.remove(&id);
+                let has_some =
+                    |ran: &Ran| matches!(ran, Ran::Done(replies) if matches!(&replies[..], [Reply::List(_)]));
+                match of.filter(|_| has_some(&ran)) {
+                    Some(stream) if self.rng.chance(0.3) => ran = self.given.get(&stream).cloned().unwrap_or(ran),
+                    Some(stream) => _ = self.given.insert(stream, ran.clone()),
+                    None => (),
                 }
             }
             Bug::FalseAck => self.version = self.version.max(Linear::newest_in(&ran)),
