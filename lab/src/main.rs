@@ -102,7 +102,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages, and only if they are asked for cut, away, fill, memory, checkpoint, loss, idle; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages, and only if they are asked for cut, away, fill, memory, checkpoint, loss, idle; `tempest`: latency, rogues; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them

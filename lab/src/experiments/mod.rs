@@ -44,6 +44,7 @@ mod snstable2;
 mod snstrace;
 pub mod soft;
 pub mod softlong;
+pub mod tempest;
 mod upgrades;
 mod websockets;
 
@@ -53,7 +54,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 44] = [
+pub const ALL: [(&str, &str, Run); 45] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -101,6 +102,11 @@ pub const ALL: [(&str, &str, Run); 44] = [
         "soft",
         "updates and reads of class `soft`, and messages to subscribers, against Redis with two replicas, and NATS",
         soft::run,
+    ),
+    (
+        "tempest",
+        "class `soft`: requests by number of clients beside Redis and PostgreSQL, stale answers of an overloaded node (Tempest 4, 5)",
+        tempest::run,
     ),
     (
         "redis",
@@ -210,6 +216,7 @@ pub fn parts(name: &str) -> &'static [&'static str] {
         "profiles" => &profiles::PARTS,
         "redis" => &redis::PARTS,
         "soft" => &soft::PARTS,
+        "tempest" => &tempest::PARTS,
         "figure11" => &figure11::PARTS,
         "growth" => &growth::PARTS,
         _ => &[],
