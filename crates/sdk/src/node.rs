@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base::{Refused, Span, Unknown};
+use base::{Because, Refused, Span, Unknown};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -282,13 +282,13 @@ fn judged(call: &Call, answer: Answer) -> Result<Answer, Failed> {
     let retry = || answer.retry_after();
     match answer.status.as_u16() {
         503 if answer.kind().as_deref() == Some("full") => {
-            Err(Failed::Refused(Refused { why: FULL.into(), retry_after: Some(retry()) }))
+            Err(Failed::Refused(Refused::busy(FULL, retry()).because(Because::Room)))
         }
-        503 | 429 => Err(Failed::Refused(Refused { why: answer.error(), retry_after: Some(retry()) })),
+        503 | 429 => Err(Failed::Refused(Refused::busy(answer.error(), retry()))),
         // The namespace has all that it may: nothing happened, and nothing will before something is removed.
         507 => Err(Failed::Refused(Refused::wrong(answer.error()))),
         // The answer to a read is a read's: nothing can have happened.
-        500..600 if call.repeats => Err(Failed::Refused(Refused { why: answer.error(), retry_after: Some(retry()) })),
+        500..600 if call.repeats => Err(Failed::Refused(Refused::busy(answer.error(), retry()))),
         500..600 => Err(Failed::Unknown(Unknown { why: answer.error() })),
         401 | 403 | 405 | 408 | 411..=411 | 413..=431 => Err(Failed::Refused(Refused::wrong(answer.error()))),
         _ => Ok(answer),

@@ -121,7 +121,7 @@ impl Services {
             Err(_) if Instant::now() >= until => Err(CallError::Late(within)),
             Err(Failed::Refused(refused)) => Err(CallError::Refused(refused)),
             Err(Failed::Unknown(Unknown { why })) => {
-                Err(CallError::Refused(Refused { why, retry_after: Some(crate::limits::RETRY_AFTER) }))
+                Err(CallError::Refused(Refused::busy(why, crate::limits::RETRY_AFTER)))
             }
         }
     }

@@ -221,6 +221,7 @@ impl Context {
     }
 
     /// How many lines it has.
+    #[cfg(test)]
     pub fn lines(&self) -> usize {
         self.lives.len() + self.folded.len()
     }
