@@ -235,8 +235,11 @@ mod tests {
         for (at, layer) in TABLE.iter().enumerate() {
             for used in layer.uses {
                 let place = TABLE.iter().position(|other| other.name == *used);
+                // Services have no row: those whose parsers are fuzzed are named there.
+                let is_service = matches!((layer.name, *used), ("fuzz", "mail"));
                 let forward_ok = matches!(layer.name, "coppice");
-                assert!(place.is_some_and(|place| place < at || forward_ok), "{} uses {used}", layer.name);
+                let is_below = place.is_some_and(|place| place < at || forward_ok);
+                assert!(is_below || is_service, "{} uses {used}", layer.name);
             }
         }
     }
