@@ -139,6 +139,9 @@ pub fn pop3(data: &[u8]) -> bool {
         || whole.said.windows(5).any(|w| w == b"\r\n+OK")
 }
 
+/// What SMTP says to who does not wait for the answer to DATA. That is seen where what follows comes in the same piece, and there alone.
+const TOO_EARLY: &[u8] = b"554 5.5.0 wait for the answer to DATA";
+
 /// Bytes mean what they mean however they come.
 fn same_in_pieces(bytes: &[u8], cut: u8, whole: &Told, run: impl Fn(&[&[u8]]) -> Told) {
     let said = |told: Told| Told { held: 0, ..told };
@@ -149,6 +152,10 @@ fn same_in_pieces(bytes: &[u8], cut: u8, whole: &Told, run: impl Fn(&[&[u8]]) ->
         deleted: whole.deleted.clone(),
         ..*whole
     };
+    let is_early = |told: &Told| told.said.windows(TOO_EARLY.len()).any(|words| words == TOO_EARLY);
+    if is_early(&whole) {
+        return;
+    }
     assert_eq!(said(run(&bytes.chunks(1).collect::<Vec<_>>())), whole, "byte by byte");
     let at = usize::from(cut) * (bytes.len() + 1) / 256;
     assert_eq!(said(run(&[&bytes[..at], &bytes[at..]])), whole, "cut at {at}");
