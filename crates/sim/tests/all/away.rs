@@ -11,6 +11,8 @@ use sim::shipped::{self, Cluster, Shipped};
 use sim::world::{Happened, World};
 use state::object::{Action, Body, Id, Op, Reply};
 
+use crate::asking::AsksNodes;
+
 const DECLARED: &str = "[namespace.box]\nclass = \"object\"\n";
 /// In place of 7 days.
 const AWAY_FOR: Span = Span::secs(140);
@@ -24,6 +26,25 @@ struct Scene {
     views: Vec<Option<View>>,
     answers: BTreeMap<AskId, Answer>,
     distrusted: BTreeSet<usize>,
+}
+
+impl AsksNodes for Scene {
+    fn world(&mut self) -> &mut World<Cluster> {
+        &mut self.world
+    }
+
+    fn answers(&mut self) -> &mut BTreeMap<AskId, Answer> {
+        &mut self.answers
+    }
+
+    fn hear(&mut self, happened: Happened<Shipped>) {
+        match happened {
+            Happened::Published { node, view } => self.views[node] = Some(view),
+            Happened::Answered { id, answer, .. } => drop(self.answers.insert(id, answer)),
+            Happened::Distrusted { node } => drop(self.distrusted.insert(node)),
+            _ => (),
+        }
+    }
 }
 
 impl Scene {
@@ -41,35 +62,9 @@ impl Scene {
         scene
     }
 
-    fn hear(&mut self, happened: Happened<Shipped>) {
-        match happened {
-            Happened::Published { node, view } => self.views[node] = Some(view),
-            Happened::Answered { id, answer, .. } => drop(self.answers.insert(id, answer)),
-            Happened::Distrusted { node } => drop(self.distrusted.insert(node)),
-            _ => (),
-        }
-    }
-
-    fn run(&mut self, span: Span) {
-        let end = self.world.now() + span;
-        while let Some(happened) = self.world.next(end) {
-            self.hear(happened);
-        }
-    }
-
-    fn ask(&mut self, node: usize, ask: Ask) -> Option<Answer> {
-        let id = self.world.ask(node, BUDGET, ask)?;
-        let end = self.world.now() + BUDGET + Span::secs(1);
-        while !self.answers.contains_key(&id) {
-            let happened = self.world.next(end)?;
-            self.hear(happened);
-        }
-        self.answers.remove(&id)
-    }
-
     fn object(&mut self, node: usize, action: Action) -> Reply {
         let op = Op { namespace: "box".into(), owner: "anna".into(), action, priority: base::Priority::NORMAL };
-        match self.ask(node, Ask::Object(op)) {
+        match self.ask(node, BUDGET, Ask::Object(op)) {
             Some(Answer::Object(Outcome::Done(reply))) => reply,
             other => panic!("{other:?}"),
         }
@@ -127,7 +122,7 @@ impl Scene {
         for n in 0..100 {
             let (former, wish, name) = (self.world.id(LAST), NodeId(1_000 + n), format!("n{}", LAST + 1));
             let ask = Ask::Renew { former, name, why: "it was away".into(), wish };
-            match self.ask(n as usize % LAST, ask) {
+            match self.ask(n as usize % LAST, BUDGET, ask) {
                 Some(Answer::Admitted(Outcome::Done(admitted))) => {
                     self.world.enter_anew(LAST, admitted.id);
                     return self.world.start(LAST);

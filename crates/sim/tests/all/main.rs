@@ -1,6 +1,7 @@
 //! The simulator's own tests: it finds what is planted, and its runs of a kind. One program holds them all.
 #![allow(clippy::unwrap_used)]
 
+mod asking;
 mod away;
 mod calm;
 mod leave;

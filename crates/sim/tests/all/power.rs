@@ -12,6 +12,8 @@ use sim::shipped::{Cluster, Shipped};
 use sim::world::{Happened, World};
 use state::linear::{Op, Ran, Reply, Step};
 
+use crate::asking::AsksNodes;
+
 /// A force takes no longer in a healthy world.
 const FORCE_MAX: Span = Span::millis(5);
 /// Members that were rebooted wait so long for one that stays away, and then elect.
@@ -30,21 +32,13 @@ struct Bank {
     anew: u64,
 }
 
-impl Bank {
-    /// Three nodes with a namespace of one group that serves.
-    fn open(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let mut world = World::new(seed, 3, Cluster::new(operator::declaration(0, true, &[], &mut rng), None));
-        let (seeds, ids) =
-            ((0..3).map(|node| world.peer_addr(node)).collect(), (0..3).map(|node| world.id(node)).collect());
-        (world.factory_mut().seeds, world.factory_mut().ids) = (seeds, ids);
-        (0..3).for_each(|node| world.start(node));
-        let (acked, answers) = (BTreeMap::new(), BTreeMap::new());
-        let mut bank = Self { world, acked, next: 0, leader: None, answers, distrusted: Vec::new(), anew: 0 };
-        bank.run(Span::secs(25));
-        assert!(bank.serves(0, SERVES_WITHIN), "seed {seed}: it never began to serve");
-        assert!((0..3).all(|node| !bank.world.is_rebooted(node)));
-        bank
+impl AsksNodes for Bank {
+    fn world(&mut self) -> &mut World<Cluster> {
+        &mut self.world
+    }
+
+    fn answers(&mut self) -> &mut BTreeMap<AskId, Answer> {
+        &mut self.answers
     }
 
     fn hear(&mut self, happened: Happened<Shipped>) {
@@ -66,28 +60,29 @@ impl Bank {
             | Happened::Spins { .. } => (),
         }
     }
+}
 
-    fn run(&mut self, span: Span) {
-        let end = self.world.now() + span;
-        while let Some(happened) = self.world.next(end) {
-            self.hear(happened);
-        }
-    }
-
-    fn ask(&mut self, node: usize, ask: Ask) -> Option<Answer> {
-        let id = self.world.ask(node, BUDGET, ask)?;
-        let end = self.world.now() + BUDGET + Span::secs(1);
-        while !self.answers.contains_key(&id) {
-            let happened = self.world.next(end)?;
-            self.hear(happened);
-        }
-        self.answers.remove(&id)
+impl Bank {
+    /// Three nodes with a namespace of one group that serves.
+    fn open(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new(seed, 3, Cluster::new(operator::declaration(0, true, &[], &mut rng), None));
+        let (seeds, ids) =
+            ((0..3).map(|node| world.peer_addr(node)).collect(), (0..3).map(|node| world.id(node)).collect());
+        (world.factory_mut().seeds, world.factory_mut().ids) = (seeds, ids);
+        (0..3).for_each(|node| world.start(node));
+        let (acked, answers) = (BTreeMap::new(), BTreeMap::new());
+        let mut bank = Self { world, acked, next: 0, leader: None, answers, distrusted: Vec::new(), anew: 0 };
+        bank.run(Span::secs(25));
+        assert!(bank.serves(0, SERVES_WITHIN), "seed {seed}: it never began to serve");
+        assert!((0..3).all(|node| !bank.world.is_rebooted(node)));
+        bank
     }
 
     fn call(&mut self, node: usize, function: &'static str, n: u64, args: &[&str]) -> Option<Reply> {
         let words = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
         let op = Op::of("bank".into(), vec![Step::new(Bytes::from(n.to_string()), function, words)]);
-        match self.ask(node, Ask::Linear(op))? {
+        match self.ask(node, BUDGET, Ask::Linear(op))? {
             Answer::Linear(Outcome::Done(Ran::Done(mut replies))) => replies.pop(),
             _ => None,
         }
@@ -144,7 +139,7 @@ impl Bank {
             self.anew += 1;
             let (former, wish) = (self.world.id(node), NodeId(1_000 + self.anew));
             let (name, why) = (format!("n{}", node + 1), "it is older".to_owned());
-            match self.ask(other, Ask::Renew { former, name, why, wish }) {
+            match self.ask(other, BUDGET, Ask::Renew { former, name, why, wish }) {
                 Some(Answer::Admitted(Outcome::Done(admitted))) => {
                     self.world.enter_anew(node, admitted.id);
                     self.world.start(node);
