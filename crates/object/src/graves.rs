@@ -164,6 +164,11 @@ impl Graves {
         since <= self.horizon || u64::from(since) + kept_s < u64::from(now_s)
     }
 
+    /// The next sweep begins at the first one.
+    pub fn sweep_anew(&mut self) {
+        self.swept = None;
+    }
+
     /// Looks at some, behind those of the last time, and takes out whose time is over, and what `goes` says.
     pub fn sweep(&mut self, count: usize, now_s: u32, goes: impl Fn(&Grave) -> bool) -> Swept {
         let mut swept = Swept::default();
@@ -316,6 +321,18 @@ mod tests {
         graves.bound(0, 1050 + GRAVE_S_LEAST);
         graves.sweep(usize::MAX, 10_000, |_| false);
         assert_eq!(graves.len(), 49);
+    }
+
+    #[test]
+    fn a_sweep_that_begins_anew_asks_of_all() {
+        let mut graves = Graves::default();
+        for n in 0..1000 {
+            graves.insert(grave(n, 1000));
+        }
+        assert!(!graves.sweep(300, 1000, |_| false).is_round);
+        graves.sweep_anew();
+        while !graves.sweep(300, 1000, |_| true).is_round {}
+        assert_eq!(graves.len(), 0);
     }
 
     #[test]

@@ -214,6 +214,11 @@ impl Table {
         swept.is_round
     }
 
+    /// What goes is another question than before: none of those that were looked at has been asked it.
+    pub fn sweep_anew(&mut self) {
+        self.graves.sweep_anew();
+    }
+
     /// Some deletions are to be forgotten.
     pub fn has_old(&self, most: usize, now_s: u32) -> bool {
         self.graves.len() > most || self.graves.has_over(now_s)

@@ -116,6 +116,7 @@ impl Object {
     /// Namespaces were removed, maybe.
     pub(crate) fn sweep_graves(&mut self) {
         self.digging.sweeps = true;
+        self.table.sweep_anew();
     }
 
     /// Who lives or is declared is another than before: of deletions that all had, some may not be everywhere.
@@ -132,9 +133,10 @@ impl Object {
         !self.lacking(&held).is_empty() || !self.strangers(&held).is_empty() && self.is_first_holder(&held)
     }
 
-    /// What is asked, or told, about a deletion that is kept apart finds it as an entry.
+    /// What is asked, or told, about a deletion that is kept apart finds it as an entry. One of a namespace that was removed stays
+    /// where it is, as only graves are swept for those.
     pub(crate) fn exhume(&mut self, call: &Call, key: &Key) {
-        if self.table.exhume(key) {
+        if !self.numbers.is_over(key.ns) && self.table.exhume(key) {
             self.recheck(call.now, key);
         }
     }
@@ -143,7 +145,8 @@ impl Object {
     pub(crate) fn bury(&mut self, call: &Call, most: usize) {
         for _ in 0..most {
             let Some(key) = self.digging.settled.front() else { break };
-            let is_settled = !self.open.has(key) && !self.open.is_thin(key);
+            // The walk that drops what was removed looks at entries: it is to find this one.
+            let is_settled = !self.open.has(key) && !self.open.is_thin(key) && !self.numbers.is_over(key.ns);
             if let Some(entry) = self.table.get(key).filter(|entry| entry.held.stamp.gone && is_settled) {
                 if !self.log.is_safe(entry.ticket) {
                     break;
@@ -169,6 +172,12 @@ impl Object {
             let (keys, last) = self.table.exhume_some(&needs, after, room, GRAVE_LOOKS);
             let is_over = room > 0 && last.is_none();
             for key in keys {
+                // The others dropped it with its namespace: whoever pushes it is never told that they have it.
+                if self.numbers.is_over(key.ns) {
+                    self.drop_removed(call, &key);
+                    self.log.has_removed = true;
+                    continue;
+                }
                 self.recheck(call.now, &key);
                 self.digging.exhumed.insert(key);
             }
