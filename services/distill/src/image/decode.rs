@@ -12,7 +12,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::colour::in_srgb;
 use super::orient::{self, orientation};
-use super::{Bad, Format, Picture};
+use super::{Bad, Edit, Format, Picture};
 use crate::limits::{DECODE_BYTES_MAX, FRAMES_MAX, JPEG_SCANS_MAX, PIXELS_MAX, PNG_BYTES_MAX, SIDE_MAX};
 
 /// The picture of a file, or the first one of those that move, upright and in sRGB.
@@ -21,11 +21,22 @@ use crate::limits::{DECODE_BYTES_MAX, FRAMES_MAX, JPEG_SCANS_MAX, PIXELS_MAX, PN
 /// It is no picture, a broken one, or larger than any that is decoded.
 pub fn decode(bytes: &[u8]) -> Result<Picture, Bad> {
     match Format::of(bytes).ok_or(Bad::Unknown)? {
-        Format::Jpeg => jpeg(bytes),
+        Format::Jpeg => jpeg(bytes, None),
         Format::Png => png(bytes),
         Format::Gif => gif(bytes),
         Format::Webp => webp(bytes),
         Format::Avif | Format::Svg => Err(Bad::Unknown),
+    }
+}
+
+/// The same for who wants this of it: it may have fewer pixels, if those are enough.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_for(bytes: &[u8], edit: &Edit) -> Result<Picture, Bad> {
+    match Format::of(bytes) {
+        Some(Format::Jpeg) => jpeg(bytes, Some(edit)),
+        _ => decode(bytes),
     }
 }
 
@@ -81,7 +92,7 @@ pub fn check(width: u32, height: u32, frames: u32) -> Result<(), Bad> {
     Ok(())
 }
 
-fn jpeg(bytes: &[u8]) -> Result<Picture, Bad> {
+fn jpeg(bytes: &[u8], edit: Option<&Edit>) -> Result<Picture, Bad> {
     let side = usize::from(u16::MAX);
     let options = DecoderOptions::default().set_max_width(side).set_max_height(side);
     let options = options.jpeg_set_max_scans(JPEG_SCANS_MAX).jpeg_set_out_colorspace(ColorSpace::RGBA);
@@ -95,9 +106,21 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, Bad> {
         Some(ColorSpace::CMYK | ColorSpace::YCCK) => ColorSpace::RGB,
         _ => ColorSpace::RGBA,
     };
+    let orientation = decoder.exif().map_or(1, |exif| orientation(exif));
+    #[cfg(feature = "turbo")]
+    if out == ColorSpace::RGBA {
+        // Where it is cut or turned first, how much of it is wanted is not known yet.
+        let is_whole =
+            |edit: &&Edit| edit.crop.is_none() && edit.trim.is_none() && edit.rotate == 0 && orientation == 1;
+        let wanted = edit.filter(is_whole).map_or((width, height), |edit| edit.wanted((width, height)));
+        let profile = decoder.icc_profile();
+        let (width, height, pixels) = super::turbo::decode(bytes, (width, height), wanted)?;
+        return Ok(orient::upright(in_srgb(whole(width, height, pixels)?, profile.as_deref()), orientation));
+    }
+    // Else all of it is decoded, whatever is wanted.
+    let _ = edit;
     decoder.set_options(options.jpeg_set_out_colorspace(out));
     let pixels = decoder.decode().map_err(broken)?;
-    let orientation = decoder.exif().map_or(1, |exif| orientation(exif));
     let rgba = match out {
         ColorSpace::Luma => pixels.iter().flat_map(|&grey| [grey, grey, grey, 255]).collect(),
         ColorSpace::RGB => with_alpha(&pixels),

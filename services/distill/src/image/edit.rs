@@ -140,6 +140,7 @@ impl Edit {
         let all = |asked: u32| if asked == 0 { u32::MAX } else { asked };
         match (mode, width, height) {
             (_, 0, 0) => have,
+            (Mode::Auto, 1.., 1..) if (width >= height) == (have.0 >= have.1) => (width, height),
             (Mode::Fit | Mode::Auto, ..) | (_, 0, _) | (_, _, 0) => {
                 let within = (all(width).min(SIDE_MAX), all(height).min(SIDE_MAX));
                 shrunk_to((have.0.max(1), have.1.max(1)), within, enlarge)

@@ -59,6 +59,15 @@ fn coloured_jpeg(picture: &Picture, quality: u8, behind: Option<[u8; 3]>) -> Res
     } else {
         picture
     };
+    sides(picture)?;
+    written(picture, quality)
+}
+
+#[cfg(feature = "turbo")]
+use super::turbo::encode as written;
+
+#[cfg(not(feature = "turbo"))]
+fn written(picture: &Picture, quality: u8) -> Result<Vec<u8>, Bad> {
     let (width, height) = sides(picture)?;
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, quality);

@@ -15,6 +15,8 @@ mod moving;
 mod orient;
 mod place;
 mod svg;
+#[cfg(feature = "turbo")]
+mod turbo;
 
 use std::fmt;
 
@@ -151,7 +153,8 @@ pub fn distill(original: &[u8], edit: &Edit) -> Result<Made, Bad> {
         None => {
             // A drawing is sharp at any size.
             let least = edit.resize.width.max(edit.resize.height);
-            let picture = if from == Format::Svg { svg::draw(original, least) } else { decode::decode(original) };
+            let picture =
+                if from == Format::Svg { svg::draw(original, least) } else { decode::decode_for(original, edit) };
             encode::encode(&edit.apply(picture?)?, from, edit)?
         }
     };
