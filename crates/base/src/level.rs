@@ -101,8 +101,12 @@
 //! - nodes that are away for too long are gone, and told so: a kind of record, and frames of kind `ANEW` (`node/src/away.rs`)
 //! - lives of nodes that are over are folded in contexts of class `soft` (`soft/src/over.rs`): in frames, checkpoints and cursors
 //! - pushes of class `soft` go by way of another node (`soft/src/relay.rs`): a kind of frame
+//!
+//! Level 15:
+//!
+//! - services have `downlink` (`clones/src/spec.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
-pub const LEVEL: u32 = 14;
+pub const LEVEL: u32 = 15;
 
 const _: () = assert!(LEVEL >= 1, "what says nothing of its level has 1");

@@ -126,6 +126,7 @@ impl Program {
             profile: _,
             pipeline: _,
             access_log: _,
+            downlink: _,
             answer_timeout: _,
             idle_timeout: _,
             body_max: _,

@@ -81,6 +81,8 @@ pub const LEVEL_PROFILES: u32 = 10;
 pub const LEVEL_QUEUES: u32 = 14;
 /// Steps of pipelines gather parts.
 pub const LEVEL_GATHER: u32 = 14;
+/// Services are told what is measured of their clients' lines.
+pub const LEVEL_DOWNLINK: u32 = 15;
 
 /// ... and from which certificates may be declared, and services have `https` and `hsts`.
 pub const LEVEL_CERTIFICATES: u32 = 7;

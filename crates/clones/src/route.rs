@@ -56,6 +56,8 @@ pub struct RouteService {
     pub partition_pipelines: BTreeMap<usize, Arc<RoutePipeline>>,
     /// What edges write of each of its requests.
     pub access_log: AccessLog,
+    /// Edges tell it how fast its clients' lines are.
+    pub downlink: bool,
     /// Whether plain HTTP is led to HTTPS, and for how long.
     pub https: RouteHttps,
     pub partitions: Arc<[Partition]>,
@@ -220,6 +222,7 @@ impl RouteService {
             pipeline: None,
             partition_pipelines: BTreeMap::new(),
             access_log: spec.access_log,
+            downlink: spec.downlink,
             https: RouteHttps::of(spec),
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.standing().min,
@@ -252,6 +255,7 @@ impl RouteService {
             pipeline,
             partition_pipelines,
             access_log,
+            downlink,
             https,
             partitions: _,
             wanted,
@@ -271,7 +275,7 @@ impl RouteService {
             && (session, profile) == (&other.session, &other.profile)
             && *cache == other.cache
             && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
-            && (*access_log, *https) == (other.access_log, other.https)
+            && (*access_log, *downlink, *https) == (other.access_log, other.downlink, other.https)
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *asks == other.asks
             && *partitions_off == other.partitions_off

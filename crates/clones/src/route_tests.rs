@@ -18,6 +18,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         pipeline: None,
         partition_pipelines: Default::default(),
         access_log: Default::default(),
+        downlink: false,
         https: Default::default(),
         partitions: [].into(),
         wanted: 2,

@@ -131,6 +131,9 @@ pub struct ServiceSpec {
     /// What nodes write of each of its requests.
     #[serde(default, skip_serializing_if = "AccessLog::is_off")]
     pub access_log: AccessLog,
+    /// Edges tell it what they measure of the lines of clients that do not say it themselves (header `Downlink`, Mbit/s).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub downlink: bool,
     /// What of their node's machine its clones reach.
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
@@ -250,6 +253,7 @@ impl ServiceSpec {
             worker: None,
             pipeline: None,
             access_log: AccessLog::Off,
+            downlink: false,
             sandbox: Sandbox::default(),
             limits: Bounds::default(),
             user: None,
@@ -343,6 +347,9 @@ impl ServiceSpec {
         if !self.access_log.is_off() && self.http.is_none() {
             wrong("access_log", "is of HTTP requests, and the service has no http; leave it out".into());
         }
+        if self.downlink && self.http.is_none() {
+            wrong("downlink", "is of HTTP clients, and the service has no http; leave it out".into());
+        }
         for error in secrets::mistakes(self) {
             wrong(&error.key, error.why);
         }
@@ -421,6 +428,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if self.downlink {
+            return Some(("downlink".to_owned(), crate::LEVEL_DOWNLINK));
+        }
         if !self.queues.is_empty() {
             return Some(("queues".to_owned(), crate::LEVEL_QUEUES));
         }
@@ -674,7 +684,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 42] = [
+const SERVICE_KEYS: [&str; 43] = [
     "run",
     "builtin",
     "code",
@@ -706,6 +716,7 @@ const SERVICE_KEYS: [&str; 42] = [
     "profile",
     "pipeline",
     "access_log",
+    "downlink",
     "sandbox",
     "limits",
     "user",

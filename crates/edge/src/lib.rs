@@ -14,6 +14,7 @@ pub mod closing;
 mod cookie;
 mod copy;
 pub mod demand;
+mod downlink;
 mod fairness;
 mod frames;
 pub mod functions;

@@ -68,6 +68,8 @@ pub struct Doorway {
     pub pipeline: Option<Arc<RoutePipeline>>,
     /// What is written of each of its requests.
     pub access_log: AccessLog,
+    /// Its service is told how fast clients' lines are.
+    pub downlink: bool,
     /// Whether plain HTTP is led to HTTPS, and for how long.
     pub https: RouteHttps,
     /// What the manager is told of its service.
@@ -329,6 +331,7 @@ fn doors(
             cache: cache(),
             pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
             access_log: service.access_log,
+        downlink: service.downlink,
             https: service.https,
             count: Arc::clone(count),
             allows,
@@ -348,6 +351,7 @@ fn doors(
         cache: cache(),
         pipeline: service.pipeline.clone(),
         access_log: service.access_log,
+        downlink: service.downlink,
         https: service.https,
         count: Arc::clone(count),
         allows: service.allows,

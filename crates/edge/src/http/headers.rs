@@ -8,6 +8,7 @@ use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::session::remove_ours;
+use crate::downlink::Socket;
 use crate::share;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -103,6 +104,8 @@ pub struct Peer {
     pub is_https: bool,
     /// The client's number, by which it is told apart from others where a number is needed.
     pub share: u64,
+    /// How fast its line is can be asked of the kernel; none: it comes through a proxy, whose line that would be.
+    pub line: Option<Socket>,
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http`, as Forwarded wants it.
     forwarded: String,
@@ -120,6 +123,7 @@ impl Peer {
             port,
             is_https,
             share: share::hash(ip),
+            line: None,
             address: HeaderValue::from_str(&ip.to_string()).expect("an address is plain ASCII"),
             forwarded: format!("for={node};proto={proto}"),
             first: OnceLock::new(),

@@ -57,6 +57,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::accept::{accept, is_here};
 use crate::ask::Backend;
 use crate::closing::closes;
+use crate::downlink::Socket;
 use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Duplex};
 use crate::proxy_protocol;
@@ -167,7 +168,7 @@ pub async fn serve_with(
             }
             continue;
         }
-        tokio::spawn(greet(Arc::clone(&edge), open, stream, at, acceptor.clone(), closing.clone()));
+        tokio::spawn(greet(Arc::clone(&edge), open, stream, (peer, at), acceptor.clone(), closing.clone()));
     }
 }
 
@@ -198,12 +199,13 @@ struct Heard {
     is_http2: bool,
 }
 
-/// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
+/// Finds out who the client is and what it speaks, and speaks it. `from` is where its socket is, `at` its address and
+/// our port.
 async fn greet(
     edge: Arc<Edge>,
     mut open: Opened,
     stream: TcpStream,
-    mut at: SocketAddr,
+    (from, mut at): (SocketAddr, SocketAddr),
     acceptor: Option<TlsAcceptor>,
     closing: watch::Receiver<bool>,
 ) {
@@ -212,6 +214,8 @@ async fn greet(
         return;
     }
     let is_https = acceptor.is_some();
+    let is_proxied = edge.config.accept_proxy || edge.config.trust_forwarded;
+    let line = stream.local_addr().ok().filter(|_| !is_proxied).map(|own| Socket::new(own, from));
     let heard = if is_https || edge.config.accept_proxy {
         // In a box: it takes a moment, and its room much more than a connection that waits.
         Box::pin(hear(&edge.config, &mut open, stream, &mut at, acceptor)).await
@@ -219,7 +223,9 @@ async fn greet(
         Some(Heard { stream: Box::new(stream), is_http2: false })
     };
     let Some(Heard { stream, is_http2 }) = heard else { return };
-    let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), is_https));
+    let mut peer = headers::Peer::new(at.ip(), at.port(), is_https);
+    peer.line = line;
+    let peer = Arc::new(peer);
     if is_http2 {
         Box::pin(h2::talk(edge, stream, peer, closing)).await;
     } else {

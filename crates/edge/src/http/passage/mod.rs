@@ -46,6 +46,7 @@ use super::piped::{Piped, Wants};
 use super::refusal::Refusal;
 use super::session::Sessions;
 use crate::ask::Backend;
+use crate::downlink::Downlinks;
 use crate::meter::{Door, Meter, Opened, Pipes};
 use crate::pace::Stays;
 use crate::pool::{Dial, Pool};
@@ -69,6 +70,8 @@ pub struct Edge {
     pub sessions: Sessions,
     /// What this node has seen last of some people.
     pub profiles: Seen,
+    /// How fast the lines of clients are.
+    pub downlinks: Downlinks,
     pub cached: Arc<Cached>,
     /// What pipelines did.
     pub pipes: Arc<Pipes>,
@@ -94,6 +97,7 @@ impl Edge {
             config,
             sessions,
             profiles: Seen::default(),
+            downlinks: Downlinks::default(),
             cached,
             pipes: Arc::clone(&meter.pipes),
             files: DropFiles::default(),
@@ -175,6 +179,9 @@ fn understand(
     told.record = find::recorded(edge, client, place.as_ref(), &mut request, began);
     told.place.clone_from(&place);
     let terms = find::terms(edge, place.as_ref(), &mut request)?;
+    if place.as_ref().is_some_and(|place| place.doorway.downlink) {
+        edge.downlinks.tell(client.peer.ip, client.peer.line.as_ref(), &mut request.parts.headers);
+    }
     let deadline = Deadline::of(request.waits, began, terms.answer_time);
     let used = place.as_ref().filter(|place| !place.is_off());
     let cache = used.and_then(|place| place.doorway.cache.clone());
