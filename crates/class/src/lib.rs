@@ -61,7 +61,7 @@ pub struct Birth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     pub within: Span,
-    /// With more nodes away than that all are waited for: what they have may be nowhere else.
+    /// With more nodes away than that, what they have may be nowhere else until others have made copies of it; 0: it is, for ever.
     pub away_max: usize,
 }
 

@@ -250,6 +250,18 @@ pub fn sole<'a>(node: NodeId, mut placed: impl Iterator<Item = &'a Placed>) -> O
     Some(&placed.namespace)
 }
 
+/// A namespace that needs a node that is away, if there is one: no majority of a group's members lives, so what it has agreed on may be
+/// nowhere else.
+pub fn needs<'a>(
+    node: NodeId,
+    lives: impl Fn(&NodeId) -> bool,
+    mut placed: impl Iterator<Item = &'a Placed>,
+) -> Option<&'a str> {
+    let live = |placed: &Placed| placed.members.iter().filter(|member| **member != node && lives(member)).count();
+    let placed = placed.find(|of| of.members.contains(&node) && live(of) * 2 <= of.members.len())?;
+    Some(&placed.namespace)
+}
+
 /// How many members so many live nodes are enough for: an odd number, as an even group survives no more than the odd one
 /// below it.
 fn size(live: usize, wanted: u32) -> usize {
@@ -384,6 +396,24 @@ mod tests {
                 let leads = placed.iter().filter(|placed| placed.members[0] == NodeId(node)).count();
                 assert!(leads.abs_diff(shards as usize / 3) <= 1, "node {node} leads {leads} of {shards}");
             }
+        }
+    }
+
+    #[test]
+    fn who_is_away_is_needed_while_no_majority_of_a_group_of_it_lives() {
+        for (members, live, needed) in [
+            (&[1][..], &[2, 3][..], true),
+            (&[1, 2, 3], &[2, 3], false),
+            (&[1, 2, 3], &[3, 4, 5], true),
+            (&[1, 2, 3, 4, 5], &[3, 4, 5], false),
+            (&[2, 3, 4], &[], false),
+            // It is away, whatever is said of it.
+            (&[1, 2, 3], &[1, 2], true),
+        ] {
+            let members: Vec<NodeId> = members.iter().copied().map(NodeId).collect();
+            let placed = Placed { members, ..only(&scene(1, 1, &[1])).unwrap() };
+            let lives = |id: &NodeId| live.contains(&id.0);
+            assert_eq!(needs(NodeId(1), lives, [&placed].into_iter()).is_some(), needed, "{placed:?} {live:?}");
         }
     }
 

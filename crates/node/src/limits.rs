@@ -49,6 +49,12 @@ pub const FORMERS_MAX: usize = 1024;
 pub const AWAY_PARTS: u32 = 168;
 /// After so many of them an operator is told what is to come.
 pub const AWAY_WARN_PARTS: u32 = 120;
+/// After so many of them, in a row, with no more nodes away than have copies, what a node has is elsewhere: half a day, of a week, and
+/// copies are made after ten minutes (`object::limits::REPAIR_AFTER`), at a thousand a second.
+pub const AWAY_ALONE_PARTS: u32 = 12;
+/// Who may have what is nowhere else, as others went with it, is waited for four times as long: who is not back within a month does not
+/// come back.
+pub const AWAY_TOGETHER_PARTS: u32 = AWAY_PARTS * 4;
 /// Links of nodes that are not named, or not yet: more than join at a time.
 pub const WAITING_MAX: usize = 64;
 /// A declaration is at all nodes within milliseconds of a join; a busy disk takes some hundred.

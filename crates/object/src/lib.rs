@@ -25,6 +25,7 @@
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod alone;
 mod asker;
 mod batch;
 mod body;

@@ -114,9 +114,16 @@ pub const MEND_LOOKS: usize = 4096;
 pub const GIVE_UP_FOR: Span = Span::secs(5);
 /// Copies of a node that has been away for so long are made elsewhere. Longer than a reboot: it may be gigabytes.
 pub const REPAIR_AFTER: Span = Span::secs(600);
+/// Where a node is told to wait for others less long than a week, that much of it at most: they are elsewhere before it is gone.
+pub const REPAIR_PART: u64 = 50;
 /// What a node misses while it is away (deletions above all) is kept for so long. Shorter than tombstones are: whoever is back before it
 /// is over hears of each deletion.
 pub const AWAY_FOR: Span = Span::secs(7 * 86_400);
+/// A node that has heard nobody in this life does not answer for what it alone has before this is over: others that are there have told it by
+/// then if it is none of the cluster's any more.
+pub const ALONE_AFTER: Span = Span::secs(5);
+/// Whoever waits for that looks again so often.
+pub const ALONE_AGAIN: Span = Span::millis(100);
 /// A version that is further ahead of this node's clock is refused (`writes = "newest"` alone).
 pub const AHEAD_MS_MAX: u64 = 1000;
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Time};
+use base::{Boot, NodeId, Span, Time};
 
-use crate::limits::REPAIR_AFTER;
+use crate::alone::Alone;
+use crate::limits::{REPAIR_AFTER, REPAIR_PART};
 
 #[derive(Default)]
 pub(crate) struct Peers {
@@ -15,6 +16,7 @@ pub(crate) struct Peers {
     pub aside: BTreeSet<NodeId>,
     /// About to leave for good, each with whether that is by force: their copies do not count.
     pub leaving: BTreeMap<NodeId, bool>,
+    alone: Alone,
 }
 
 struct Peer {
@@ -58,11 +60,23 @@ impl Peers {
         if let Some(peer) = self.all.get_mut(&from) {
             (peer.pending, peer.full) = (pending, full);
         }
+        if self.declared.contains(&from) {
+            self.alone.hear();
+        }
     }
 
-    /// Marks those that have been away for long now. True if there are new ones.
-    pub fn mark_long_away(&mut self, now: Time) -> bool {
-        let is_new = |peer: &&mut Peer| !peer.live && !peer.is_long_away && now.since(peer.since) >= REPAIR_AFTER;
+    /// Whether this node is still one of the cluster's, for all that it can know: it may answer for what it alone has. Of two nodes
+    /// none is gone without a word, however long it is away.
+    pub fn is_in(&self, now: Time) -> bool {
+        self.declared.len() <= 2 || self.alone.is_in(now)
+    }
+
+    /// Marks those that have been away for long now, where they are waited for so long. True if there are new ones.
+    pub fn mark_long_away(&mut self, now: Time, away_for: Span) -> bool {
+        let lives = self.live().next().is_some();
+        self.alone.look(now, lives, away_for);
+        let after = REPAIR_AFTER.min(Span(away_for.0 / REPAIR_PART));
+        let is_new = |peer: &&mut Peer| !peer.live && !peer.is_long_away && now.since(peer.since) >= after;
         self.all.values_mut().filter(is_new).map(|peer| peer.is_long_away = true).count() > 0
     }
 

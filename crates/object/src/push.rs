@@ -166,7 +166,7 @@ impl Object {
     }
 
     pub(crate) fn tend(&mut self, call: &mut Call) {
-        if self.peers.mark_long_away(call.now) {
+        if self.peers.mark_long_away(call.now, self.settings.away_for) {
             self.recheck_all(call, None);
         }
         self.push_due(call);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::choose::{Candidate, choose};
 use crate::held::{At, Held};
-use crate::limits::{HOMES_MAX, SILENT_FOR};
+use crate::limits::{ALONE_AGAIN, HOMES_MAX, SILENT_FOR};
 use crate::ship::{Cargo, Cause};
 use crate::wire::{PutMessage, Took, Verdict, What};
 use crate::{Body, Call, Object, Reply, Stamp, Writes};
@@ -75,6 +75,11 @@ impl Write {
         self.asked.values().filter(|asked| matches!(asked, Asked::Kept { .. })).count()
     }
 
+    /// Another node than this one has it.
+    fn is_elsewhere(&self, me: NodeId) -> bool {
+        self.asked.iter().any(|(node, asked)| *node != me && matches!(asked, Asked::Kept { .. }))
+    }
+
     fn waiting(&self) -> usize {
         let waits = |asked: &&Asked| matches!(asked, Asked::Waiting { .. } | Asked::Shipping | Asked::There { .. });
         self.asked.values().filter(waits).count()
@@ -133,8 +138,9 @@ impl Object {
                 *asked = Asked::Silent;
             }
         }
+        let may_end = write.is_elsewhere(self.me) || self.peers.is_in(call.now);
         let is_over = |write: &Write| write.kept() >= copies && (!write.waits_for_all || write.waiting() == 0);
-        if is_over(write) {
+        if is_over(write) && may_end {
             return Some(self.written(call, op));
         }
         let lives = |node: &NodeId| *node == self.me || self.peers.is_live(*node);
@@ -184,8 +190,12 @@ impl Object {
             return None;
         }
         // Nobody is left who could take it.
-        if write.kept() >= copies_min {
+        if write.kept() >= copies_min && may_end {
             return Some(self.written(call, op));
+        }
+        if write.kept() > 0 && !may_end {
+            op.wake = call.now + ALONE_AGAIN;
+            return None;
         }
         if write.has_begun() {
             return None;

@@ -129,7 +129,8 @@ fn while_one_node_lives_puts_are_taken_and_completed_when_another_one_lives() {
     for node in [2, 3] {
         world.kill(NodeId(node));
     }
-    world.run(Span::secs(1));
+    // It has heard nobody in this life, and nobody is there.
+    world.run(Span::secs(6));
     assert_eq!(copies(world.ask(1, "mail", "ann", put(1, "hello"))), 1);
     assert_eq!(world.figure(1, "object.thin"), 1);
     let refused = world.ask(1, "sure", "ann", put(1, "hello"));
@@ -148,7 +149,7 @@ fn absent_is_never_said_while_a_node_is_away_that_may_have_it() {
     for node in [2, 3] {
         world.kill(NodeId(node));
     }
-    world.run(Span::secs(1));
+    world.run(Span::secs(6));
     copies(world.ask(1, "mail", "ann", put(1, "hello")));
     world.kill(NodeId(1));
     for node in [2, 3] {

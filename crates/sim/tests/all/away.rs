@@ -22,6 +22,7 @@ const OBJECTS: u8 = 40;
 const LAST: usize = 2;
 
 struct Scene {
+    nodes: usize,
     world: World<Cluster>,
     views: Vec<Option<View>>,
     answers: BTreeMap<AskId, Answer>,
@@ -49,15 +50,19 @@ impl AsksNodes for Scene {
 
 impl Scene {
     fn new(seed: u64, bug: Option<shipped::Bug>) -> Self {
+        Self::of(3, seed, bug)
+    }
+
+    fn of(nodes: usize, seed: u64, bug: Option<shipped::Bug>) -> Self {
         let mut cluster = Cluster::new(DECLARED.into(), bug.map(plays::Bug::Node));
         cluster.settings.object.away_for = AWAY_FOR;
-        let mut world = World::new(seed, 3, cluster);
-        let seeds = (0..3).map(|node| world.peer_addr(node)).collect();
+        let mut world = World::new(seed, nodes, cluster);
+        let seeds = (0..nodes).map(|node| world.peer_addr(node)).collect();
         world.factory_mut().seeds = seeds;
-        world.factory_mut().ids = (0..3).map(|node| world.id(node)).collect();
-        (0..3).for_each(|node| world.start(node));
-        let (views, answers, distrusted) = (vec![None; 3], BTreeMap::new(), BTreeSet::new());
-        let mut scene = Self { world, views, answers, distrusted };
+        world.factory_mut().ids = (0..nodes).map(|node| world.id(node)).collect();
+        (0..nodes).for_each(|node| world.start(node));
+        let (views, answers, distrusted) = (vec![None; nodes], BTreeMap::new(), BTreeSet::new());
+        let mut scene = Self { nodes, world, views, answers, distrusted };
         scene.run(Span::secs(25));
         scene
     }
@@ -102,6 +107,20 @@ impl Scene {
         (0..2 * OBJECTS).filter(|n| *n >= OBJECTS || n % 2 == 1).collect()
     }
 
+    /// These are away for longer than others keep what they miss, after all that is deleted is forgotten, and come back. They are told.
+    fn come_back_anew(&mut self, nodes: &[usize]) {
+        let live = (0..self.nodes).filter(|node| !nodes.contains(node));
+        live.for_each(|node| self.world.jump_clock(node, Some(9 * DAY_MS)));
+        self.run(Span::secs(10));
+        for node in nodes {
+            self.world.start(*node);
+            self.run(Span::secs(10));
+            assert!(self.distrusted.contains(node), "node {node} is told");
+            self.enters_anew(*node);
+            self.run(Span::secs(20));
+        }
+    }
+
     /// Wall clocks of those that live are nine days later: what is remembered for eight days is forgotten.
     fn nine_days(&mut self) {
         (0..LAST).for_each(|node| self.world.jump_clock(node, Some(9 * DAY_MS)));
@@ -118,14 +137,15 @@ impl Scene {
     }
 
     /// As a host does whose disk is not to be trusted.
-    fn enters_anew(&mut self) {
+    fn enters_anew(&mut self, node: usize) {
         for n in 0..100 {
-            let (former, wish, name) = (self.world.id(LAST), NodeId(1_000 + n), format!("n{}", LAST + 1));
+            let wish = NodeId(1_000 * (1 + node as u64) + n);
+            let (former, name) = (self.world.id(node), format!("n{}", node + 1));
             let ask = Ask::Renew { former, name, why: "it was away".into(), wish };
             match self.ask(n as usize % LAST, BUDGET, ask) {
                 Some(Answer::Admitted(Outcome::Done(admitted))) => {
-                    self.world.enter_anew(LAST, admitted.id);
-                    return self.world.start(LAST);
+                    self.world.enter_anew(node, admitted.id);
+                    return self.world.start(node);
                 }
                 _ => self.run(Span::millis(500)),
             }
@@ -151,7 +171,7 @@ fn a_node_back_after_eight_days_enters_anew_with_nothing_and_all_else_is_there()
         scene.world.start(LAST);
         scene.run(Span::secs(10));
         assert_eq!(scene.distrusted, [LAST].into(), "seed {seed}: it is told");
-        scene.enters_anew();
+        scene.enters_anew(LAST);
         scene.run(Span::secs(20));
         for node in 0..3 {
             assert_eq!(scene.there(node), kept, "seed {seed}, at node {node}");
@@ -196,7 +216,7 @@ fn no_wall_clock_says_that_a_node_is_away_and_one_that_is_back_in_time_hears_of_
 }
 
 #[test]
-fn time_that_a_leader_has_counted_is_not_lost_with_it_and_two_that_are_away_are_waited_for() {
+fn time_that_a_leader_has_counted_is_not_lost_with_it() {
     let mut scene = Scene::new(9, None);
     scene.part();
     // Both of the others restart in turn, each with half of the time gone; a day of it is one part.
@@ -212,4 +232,106 @@ fn time_that_a_leader_has_counted_is_not_lost_with_it_and_two_that_are_away_are_
     scene.world.start(LAST);
     scene.run(Span::secs(10));
     assert_eq!(scene.distrusted, [LAST].into());
+}
+
+/// Ten seconds of them are half a day.
+const ALONE: Span = Span::secs(40);
+
+#[test]
+fn two_that_went_one_after_the_other_are_gone_in_their_time_and_nothing_is_lost() {
+    for seed in 1..4 {
+        let mut scene = Scene::of(5, seed, None);
+        (0..OBJECTS).for_each(|n| scene.put(usize::from(n) % 5, n));
+        scene.run(Span::secs(8));
+        // What both had is at a third node by the time that the second one goes.
+        for node in [4, 3] {
+            scene.world.kill(node);
+            scene.run(ALONE);
+        }
+        for n in (0..OBJECTS).step_by(2) {
+            let reply = scene.object(usize::from(n / 2) % 3, Action::Delete { id: id(n) });
+            assert!(matches!(reply, Reply::Deleted { .. }), "{n}: {reply:?}");
+        }
+        (OBJECTS..2 * OBJECTS).for_each(|n| scene.put(usize::from(n) % 3, n));
+        let kept = (0..2 * OBJECTS).filter(|n| *n >= OBJECTS || n % 2 == 1).collect();
+        assert!(scene.figure("object.open") > 0, "seed {seed}: deletions are kept for them");
+        scene.run(AWAY_FOR + Span::secs(30));
+        assert_eq!((scene.figure("object.open"), scene.tells("away")), (0, 4), "seed {seed}: nothing waits for them");
+        scene.come_back_anew(&[3, 4]);
+        for node in 0..5 {
+            assert_eq!(scene.there(node), kept, "seed {seed}, at node {node}");
+        }
+    }
+}
+
+#[test]
+fn two_that_went_together_have_all_that_they_alone_have_when_they_are_back_within_a_month() {
+    for seed in 1..4 {
+        let mut scene = Scene::of(5, seed, None);
+        (0..OBJECTS).for_each(|n| scene.put(3 + usize::from(n) % 2, n));
+        scene.run(Span::secs(8));
+        [3, 4].into_iter().for_each(|node| scene.world.kill(node));
+        scene.run(AWAY_FOR.times(2));
+        // What is to come is said of both, and that they are waited for.
+        assert_eq!(scene.tells("away"), 4, "seed {seed}");
+        scene.world.start(3);
+        if seed == 1 {
+            // The other one is away alone now, and is gone when all that it has is elsewhere.
+            scene.run(ALONE);
+            assert_eq!(scene.tells("away"), 5);
+            scene.come_back_anew(&[4]);
+        } else {
+            scene.world.start(4);
+            scene.run(Span::secs(20));
+            assert!(scene.distrusted.is_empty(), "seed {seed}");
+        }
+        for node in 0..5 {
+            assert_eq!(scene.there(node), (0..OBJECTS).collect(), "seed {seed}, at node {node}");
+        }
+    }
+}
+
+#[test]
+fn two_that_went_together_are_not_waited_for_without_end() {
+    let mut scene = Scene::of(5, 1, None);
+    scene.run(Span::secs(8));
+    [3, 4].into_iter().for_each(|node| scene.world.kill(node));
+    scene.run(Span::secs(8));
+    (0..OBJECTS).for_each(|n| scene.put(usize::from(n) % 3, n));
+    for n in (0..OBJECTS).step_by(2) {
+        let reply = scene.object(usize::from(n / 2) % 3, Action::Delete { id: id(n) });
+        assert!(matches!(reply, Reply::Deleted { .. }), "{n}: {reply:?}");
+    }
+    scene.run(AWAY_FOR.times(4) + Span::secs(60));
+    assert_eq!(scene.figure("object.open"), 0, "nothing is kept for them");
+    scene.come_back_anew(&[3, 4]);
+    let kept: BTreeSet<u8> = (0..OBJECTS).filter(|n| n % 2 == 1).collect();
+    for node in 0..5 {
+        assert_eq!(scene.there(node), kept, "at node {node}");
+    }
+}
+
+#[test]
+fn who_was_away_for_too_long_answers_for_nothing_that_it_alone_has() {
+    for seed in 1..4 {
+        let mut scene = Scene::new(seed, None);
+        scene.world.kill(LAST);
+        scene.run(AWAY_FOR + Span::secs(30));
+        scene.world.start(LAST);
+        let mut kept = BTreeSet::new();
+        for n in 0..OBJECTS {
+            let body = Body::from(Bytes::from(vec![n; 100]));
+            let action = Action::Put { id: id(n), body };
+            let op = Op { namespace: "box".into(), owner: "anna".into(), action, priority: base::Priority::NORMAL };
+            let answer = scene.ask(LAST, Span::millis(200), Ask::Object(op));
+            if matches!(answer, Some(Answer::Object(Outcome::Done(Reply::Stored { .. })))) {
+                kept.insert(n);
+            }
+        }
+        scene.run(Span::secs(10));
+        assert_eq!(scene.distrusted, [LAST].into(), "seed {seed}");
+        scene.enters_anew(LAST);
+        scene.run(Span::secs(20));
+        assert!(scene.there(0).is_superset(&kept), "seed {seed}: what was acknowledged is there: {kept:?}");
+    }
 }
