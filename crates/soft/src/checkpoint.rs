@@ -17,6 +17,7 @@ use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::Cell;
+use crate::claims;
 use crate::context::{Context, Range};
 use crate::dot::Dot;
 use crate::limits::*;
@@ -287,7 +288,7 @@ pub fn restore(now: Now, space: &mut Space, records: Vec<Bytes>) -> Result<Optio
     let mut is_torn = false;
     for record in records {
         is_torn = true;
-        let Ok(kept) = Kept::decode(record) else { break };
+        let Ok(kept) = claims::read::<Kept>(record) else { break };
         cells.extend(kept.cells);
         let Some(commit) = kept.commit else { continue };
         let Some((context, floor)) = context(&commit.context).zip(context(&commit.floor)) else { break };

@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::limits::*;
 use crate::machine::kind;
 use crate::op::Kind;
-use crate::repair::{address, fits, read};
+use crate::repair::{address, fits, read_all};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Page, PageAsk, Whole, context, ranges, tell};
 use crate::{COMPARE_LEVEL, Output, Soft};
@@ -325,7 +325,7 @@ impl Soft {
         }
         let known = context(&page.context).ok_or(Odd("a context of what nobody gives"))?;
         held.space.may_know(&known)?;
-        let mut cells = page.cells.into_iter().map(|whole| read(now, whole)).collect::<Result<Vec<_>, _>>()?;
+        let mut cells = read_all(now, page.cells)?;
         cells.sort_by(|a, b| a.0.cmp(&b.0));
         let is_within = |at: &Address| {
             after.as_ref().is_none_or(|after| after < at) && until.as_ref().is_none_or(|until| at <= until)

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use base::{Boot, NodeId, Now};
 use bytes::Bytes;
-use prost::Message;
 
 use crate::checkpoint;
+use crate::claims::{self, Claims};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life};
 use crate::machine::kind;
@@ -103,7 +103,7 @@ pub fn kept(records: Vec<Bytes>, now: Now) -> bool {
         let (pairs, _) = range.bounds.as_chunks::<2>();
         pairs.iter().fold(0u64, |sum, [first, last]| sum.saturating_add(last.saturating_sub(*first)))
     };
-    let of = |record: &Bytes| Kept::decode(record.clone()).map_or(Vec::new(), |kept| kept.cells);
+    let of = |record: &Bytes| claims::read::<Kept>(record.clone()).map_or(Vec::new(), |kept| kept.cells);
     let covers: Vec<Ranges> = records.iter().flat_map(of).flat_map(|whole| whole.covers).collect();
     if covers.iter().map(covered).fold(0, u64::saturating_add) > COVERED_MAX {
         return false;
@@ -144,7 +144,7 @@ pub fn sketch(mine: &BTreeSet<u64>, theirs: &BTreeSet<u64>, forged: &[(u64, u64,
 /// # Panics
 /// If it is not.
 pub fn contexts(one: &Bytes, other: &Bytes) -> bool {
-    let told = |bytes: &Bytes| Have::decode(bytes.clone()).ok().and_then(|have| context(&have.context));
+    let told = |bytes: &Bytes| claims::read::<Have>(bytes.clone()).ok().and_then(|have| context(&have.context));
     let (Some(a), Some(b)) = (told(one), told(other)) else { return false };
     let (alone, both) = (a.minus(&b).into_iter().collect::<Context>(), a.meet(&b));
     let mut joined = a.clone();
@@ -172,9 +172,9 @@ pub fn contexts(one: &Bytes, other: &Bytes) -> bool {
 /// For what tells ranges of a life that is known otherwise.
 const NOBODY: Life = Life { node: NodeId(1), boot: Boot(1) };
 
-fn read<M: Message + Default + PartialEq + std::fmt::Debug>(head: &Bytes) -> Option<M> {
-    let message = M::decode(head.clone()).ok()?;
-    let again = M::decode(message.encode_to_vec().as_slice()).expect("our own bytes are a message");
+fn read<M: Claims + PartialEq + std::fmt::Debug>(head: &Bytes) -> Option<M> {
+    let message = claims::read::<M>(head.clone()).ok()?;
+    let again = claims::read::<M>(message.encode_to_vec().into()).expect("our own bytes are a message");
     assert_eq!(again, message, "another message would be sent");
     Some(message)
 }

@@ -11,13 +11,14 @@
 //! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `clocks.rs`: a node whose wall clock is off. `sweep.rs`: removals of more than a turn takes. `map.rs`: an ordered map whose copy is cheap.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
-//! - `over.rs`: lives that are over. `holds.rs`: for the fuzz crate.
+//! - `over.rs`: lives that are over. `holds.rs`: for the fuzz crate. `claims.rs`: what bytes claim, before it is believed.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod catchup;
 mod cell;
 mod checkpoint;
+mod claims;
 mod clocks;
 mod compare;
 mod context;

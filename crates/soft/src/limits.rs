@@ -144,6 +144,11 @@ pub const LOST_BYTES_MAX: usize = 16 << 10;
 pub const WATCH_KEPT: Span = Span::secs(30);
 /// Keys of one page of a scan.
 pub const SCAN_COUNT_MAX: u32 = 10_000;
+/// Memory that a frame may claim by the lists in it: so many bytes for each of its own, and as many for nothing. What nodes make claims less;
+/// in a list of operations that are passed on each short word is a part.
+pub const CLAIM_TIMES: usize = 4;
+pub const CALL_TIMES: usize = 16;
+pub const CLAIM_FREE: usize = 8 << 20;
 /// Siblings, slots, or names of gone dots of one cell that a peer may send.
 pub const PARTS_MAX: usize = 65_536;
 

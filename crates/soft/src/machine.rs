@@ -10,6 +10,7 @@ use prost::Message;
 
 use crate::catchup::{self, Held};
 use crate::checkpoint::{self, Keeper};
+use crate::claims::{self, Claims};
 use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
@@ -504,8 +505,8 @@ impl Soft {
     }
 
     fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) -> Result<(), Odd> {
-        fn read<M: Message + Default>(frame: &Frame) -> Result<M, Odd> {
-            M::decode(frame.head.clone()).map_err(|_| Odd("bytes that are no message"))
+        fn read<M: Claims>(frame: &Frame) -> Result<M, Odd> {
+            claims::read(frame.head.clone())
         }
         match frame.kind {
             kind::PUSH => self.pushed(now, from, read(&frame)?, out),

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::dot::Dot;
 use crate::limits::*;
 use crate::machine::kind;
-use crate::repair::{address, digest, fits, read};
+use crate::repair::{address, digest, fits, read_all};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Mend, Parts, Whole, context, tell};
 use crate::{LIST_LEVEL, Output, Soft};
@@ -224,8 +224,7 @@ impl Soft {
         }
         let Some(touched) = held.space.touched_since(&known) else { return Ok(()) };
         let mut cells = Vec::new();
-        for whole in message.cells {
-            let (at, cell, _) = read(now, whole)?;
+        for (at, cell, _) in read_all(now, message.cells)? {
             if cell.dots().any(|dot| !known.contains(dot)) {
                 return Err(Odd("a cell with what its sender has not seen"));
             }

@@ -5,6 +5,7 @@ use base::{Frame, NodeId, Now};
 use bytes::Bytes;
 use prost::Message;
 
+use crate::claims;
 use crate::limits::RELAY_LEVEL;
 use crate::machine::kind;
 use crate::repair::fits;
@@ -55,7 +56,7 @@ impl Soft {
             return Ok(());
         }
         // Who hands it on does not look into it: what is odd about it is not theirs.
-        let is_taken = Push::decode(push).is_ok_and(|push| self.pushed(now, of, push, out).is_ok());
+        let is_taken = claims::read::<Push>(push).is_ok_and(|push| self.pushed(now, of, push, out).is_ok());
         self.seen.odd += u64::from(!is_taken);
         Ok(())
     }

@@ -232,8 +232,7 @@ impl Soft {
         let known = context(&message.context).ok_or(Odd("a context of what nobody gives"))?;
         let Some(held) = self.spaces.get_mut(&message.space) else { return Ok(()) };
         held.space.may_know(&known)?;
-        for whole in message.cells {
-            let (at, cell, covers) = read(now, whole)?;
+        for (at, cell, covers) in read_all(now, message.cells)? {
             held.space.take_whole(now, &at, &cell, &covers, &known)?;
             self.seen.repaired += 1;
         }
@@ -320,7 +319,22 @@ pub(crate) fn address(told: Option<At>) -> Result<Option<Address>, Odd> {
     told.map(|at| at.read().ok_or(Odd("an address that cannot be"))).transpose()
 }
 
-pub(crate) fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
+/// Cells of one frame. Each of their updates takes a line of the index, so a frame is of no more than that may have.
+pub(crate) fn read_all(now: Now, cells: Vec<Whole>) -> Result<Vec<(Address, Cell, Vec<Range>)>, Odd> {
+    let covered = cells.iter().map(covered).fold(0, u64::saturating_add);
+    if covered > INDEX_MAX as u64 {
+        return Err(Odd("cells of more updates than are remembered"));
+    }
+    cells.into_iter().map(|whole| read(now, whole)).collect()
+}
+
+/// Of how many updates it says that it is their outcome.
+fn covered(whole: &Whole) -> u64 {
+    let pairs = whole.covers.iter().flat_map(|told| told.bounds.as_chunks::<2>().0);
+    pairs.fold(0, |sum: u64, [first, last]| sum.saturating_add(last.saturating_sub(*first).saturating_add(1)))
+}
+
+fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
     let at = whole.at.read().ok_or(Odd("an address that cannot be"))?;
     let cell = whole.cell.read(now.mono).ok_or(Odd("a cell that cannot be, or was damaged"))?;
     let mut covers = Vec::new();
@@ -373,23 +387,31 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, sent: &Context, m
     }
     let context = tell(&space.context);
     let mut frame = Cells { space: id, context, cells: Vec::new() };
-    let (mut left, mut bytes) = (found.len(), 0);
+    let (mut left, mut bytes, mut updates) = (found.len(), 0, 0);
+    let mut close = |frame: &mut Cells| {
+        let cells = Frame::new(kind::CELLS, frame.encode_to_vec());
+        if fits(&cells) {
+            send(cells);
+        }
+        frame.cells.clear();
+    };
     for (at, mut covers) in found {
         let cell = space.cells.get(at);
         // Of what it has itself a cell need not say that it is its outcome.
         cell.iter().flat_map(|cell| cell.dots()).for_each(|dot| covers.remove_range(dot.into()));
         let cell = cell.map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
         let whole = Whole { at: At::from(at), cell, covers: ranges(covers.ranges()) };
-        bytes += whole.encoded_len();
+        let of = covered(&whole);
+        if updates + of > INDEX_MAX as u64 && !frame.cells.is_empty() {
+            close(&mut frame);
+            (bytes, updates) = (0, 0);
+        }
+        (bytes, updates) = (bytes + whole.encoded_len(), updates + of);
         frame.cells.push(whole);
         left -= 1;
         if bytes >= FRAME_BYTES || left == 0 {
-            let cells = Frame::new(kind::CELLS, frame.encode_to_vec());
-            if fits(&cells) {
-                send(cells);
-            }
-            frame.cells.clear();
-            bytes = 0;
+            close(&mut frame);
+            (bytes, updates) = (0, 0);
         }
     }
     chosen

@@ -16,6 +16,7 @@ use prost::Message;
 
 use crate::catchup::Held;
 use crate::cell::{Cell, Sibling};
+use crate::claims;
 use crate::context::Context;
 use crate::dot::Life;
 use crate::limits::*;
@@ -62,7 +63,7 @@ impl Cursor {
 
     /// None: no node has given this for the namespace.
     pub(crate) fn read(bytes: &Bytes, space: u32) -> Option<Self> {
-        let wire::Cursor { space: of, told, at, node, boot, mended } = wire::Cursor::decode(bytes.clone()).ok()?;
+        let wire::Cursor { space: of, told, at, node, boot, mended } = claims::read::<wire::Cursor>(bytes.clone()).ok()?;
         let at = match at {
             Some(at) => Some(at.read()?),
             None => None,

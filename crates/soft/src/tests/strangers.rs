@@ -16,10 +16,7 @@ proptest! {
             machine::kind::CALL, machine::kind::CALLED, machine::kind::RELAY,
         ];
         let mut world = World::of(2, Spec { copies: 1, ..Spec::default() });
-        let give = |world: &mut World, frame: Frame| {
-            let mut out = Vec::new();
-            world.nodes.get_mut(&1).unwrap().handle(world.now, Input::Frame { from: NodeId(2), frame }, &mut out);
-        };
+        let give = |world: &mut World, frame| world.give_unheard(1, Input::Frame { from: NodeId(2), frame });
         give(&mut world, Frame::new(kinds[kind], head));
         // Real frames, damaged.
         world.ask(2, Action::Set { pairs: vec![(bytes("k"), bytes("v"))], end: End::After(Span::secs(5)) });
@@ -58,4 +55,35 @@ proptest! {
         let life = Life { node: NodeId(9), boot: Boot(1) };
         let _ = checkpoint::restore(world.now, &mut Space::new(life), log);
     }
+}
+
+/// A frame whose claims are a thousand times its bytes, and one of a few bytes that would fill the index: neither is believed, and this node
+/// goes on.
+#[test]
+fn a_frame_that_claims_more_than_it_has_is_refused_as_a_whole() {
+    use crate::wire::{At, Cells, Ranges, Whole};
+    use prost::Message as _;
+
+    let mut world = World::of(2, Spec { copies: 1, ..Spec::default() });
+    let empty = [&[0x08, 7, 0x10, 1][..], &[0x1a, 0].repeat(base::limits::FRAME_BYTES_MAX / 2 - 64)].concat();
+    let mut give = |kind, head: Vec<u8>| {
+        let before = world.figure(1, "soft.odd");
+        let frame = Frame::new(kind, head);
+        world.give_unheard(1, Input::Frame { from: NodeId(2), frame });
+        world.figure(1, "soft.odd") - before
+    };
+    assert_eq!(give(machine::kind::PUSH, empty), 1, "eight million empty updates");
+    let at = |nth: u64| At { key: bytes(&nth.to_string()), kind: 3, element: Bytes::new() };
+    let covers = |last| vec![Ranges { node: 9, boot: 1, bounds: vec![1, last], sum: 0 }];
+    let whole = |nth| Whole { at: at(nth), cell: wire::ACell::default(), covers: covers(INDEX_MAX as u64 / 4) };
+    let cells = |count| Cells { space: 7, context: covers(1 << 40), cells: (0..count).map(whole).collect() };
+    assert_eq!(give(machine::kind::CELLS, cells(5).encode_to_vec()), 1, "a hundred bytes that fill the index");
+    assert_eq!(give(machine::kind::CELLS, cells(4).encode_to_vec()), 0);
+    // Sums of what is claimed do not overflow either.
+    let endless =
+        |nth| Whole { covers: vec![Ranges { bounds: vec![1, u64::MAX], ..covers(1)[0].clone() }; 9], ..whole(nth) };
+    let cells = Cells { cells: (0..9).map(endless).collect(), ..cells(0) };
+    assert_eq!(give(machine::kind::CELLS, cells.encode_to_vec()), 1);
+    world.set(1, "k", "v", End::Never);
+    assert_eq!(world.get(1, "k").as_deref(), Some("v"));
 }
