@@ -30,7 +30,7 @@ use super::flags::Flags;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
-use super::passage::{Cleansed, Client, Passage, Underway, body_broken};
+use super::passage::{Cleansed, Client, Passage, Roomed, Underway, body_broken};
 use super::passed::{DEADLINE, Deadline};
 use super::refusal::{Dropped, Refusal};
 use super::rooms;
@@ -176,8 +176,8 @@ pub async fn ask_whole(pool: &Pool, own: Own<'_>) -> Result<(Response<()>, Bytes
 
 impl Errand {
     /// A client's, and what is still to be known of it when it is on its way.
-    pub fn of(passage: Box<Passage>, client: &Client) -> (Self, Underway) {
-        let Passage { mut request, path, terms, deadline, began, .. } = *passage;
+    pub fn of(passage: Roomed, client: &Client) -> (Self, Underway) {
+        let Passage { mut request, path, terms, deadline, began, .. } = passage.out();
         request.mark();
         let Cleansed { parts, incoming, host, upgrade, takes_trailers, .. } = request;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };

@@ -26,8 +26,25 @@ struct Rooms {
     bytes: Vec<Vec<u8>>,
     fields: Vec<Field>,
     heads: BytesMut,
+    /// Rooms of heads that are full, the oldest first: none is used again before the last head in it is gone.
+    full_heads: Vec<BytesMut>,
     /// Names of fields that were read, each where [`place`] says.
     names: Vec<Option<HeaderName>>,
+}
+
+impl Rooms {
+    /// Room for more heads: one of which none lives any more, or new memory.
+    fn next_heads(&mut self) {
+        self.full_heads.push(std::mem::take(&mut self.heads));
+        if let Some(at) = self.full_heads.iter_mut().position(|heads| heads.try_reclaim(HEAD_ROOM_BYTES)) {
+            self.heads = self.full_heads.remove(at);
+            return;
+        }
+        if self.full_heads.len() > KEPT_MAX {
+            self.full_heads.remove(0);
+        }
+        self.heads.reserve(HEAD_ROOM_BYTES);
+    }
 }
 
 thread_local! {
@@ -81,8 +98,7 @@ pub fn head(bytes: &[u8]) -> Bytes {
     }
     ROOMS.with_borrow_mut(|rooms| {
         if rooms.heads.capacity() < bytes.len() {
-            // The same memory again, if none of the heads in it lives any more.
-            rooms.heads.reserve(HEAD_ROOM_BYTES);
+            rooms.next_heads();
         }
         rooms.heads.extend_from_slice(bytes);
         rooms.heads.split().freeze()
@@ -162,5 +178,25 @@ mod tests {
         assert!(all.iter().all(|(text, head)| text.as_bytes() == head));
         let room = ROOMS.with_borrow(|rooms| rooms.heads.capacity());
         assert!(room <= HEAD_ROOM_BYTES, "{room}");
+    }
+
+    #[test]
+    fn a_head_that_lives_is_not_written_over_and_its_room_is_used_again_behind_it() {
+        ROOMS.with_borrow_mut(|rooms| *rooms = Rooms::default());
+        let (mut lives, mut places) = (Bytes::new(), std::collections::BTreeSet::new());
+        for number in 0..2000 {
+            let text = format!("{number:0>300}");
+            let head = head(text.as_bytes());
+            places.insert(head.as_ptr().addr() / HEAD_ROOM_BYTES);
+            if number > 0 {
+                assert_eq!(lives, format!("{:0>300}", number - 1));
+            }
+            lives = head;
+        }
+        // Rooms of 4 KiB that begin anywhere.
+        assert!(places.len() <= 6, "{places:?}");
+        let all: Vec<Bytes> = (0..2000).map(|number| head(format!("{number:0>300}").as_bytes())).collect();
+        assert!(all.iter().enumerate().all(|(number, head)| *head == format!("{number:0>300}")));
+        assert!(ROOMS.with_borrow(|rooms| rooms.full_heads.len()) <= KEPT_MAX + 1);
     }
 }

@@ -208,7 +208,7 @@ async fn who_gives_a_clone_too_little_time_does_not_make_it_sick() {
     let clones = vec![clone(1, toy.addr, true), clone(2, well.addr, false), clone(3, other.addr, false)];
     let door = Door::with(clones, Config::default()).await;
     for _ in 0..2 * limits::OUTLIER_AFTER {
-        let answer = door.ask("GET /held HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 20\r\n\r\n").await;
+        let answer = door.ask("GET /held HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 150\r\n\r\n").await;
         assert_eq!((answer.status, answer.body.contains("unknown")), (504, true), "{answer:?}");
     }
     assert_eq!(door.meter.totals()["http.clones_left_alone_total"], 0);

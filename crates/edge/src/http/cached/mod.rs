@@ -38,7 +38,7 @@ use super::headers::{FORWARDED_PROTO, is_rewriting};
 use super::limits::{
     CACHED_BODY_BYTES_MAX, CACHED_READ_BUDGET, CACHED_REFRESHES_MAX, CACHED_WAIT, CACHED_WRITE_BUDGET,
 };
-use super::passage::{Client, Edge, Forwarded, Passage, forward};
+use super::passage::{Client, Edge, Forwarded, Passage, Roomed, forward};
 use super::refusal::Refusal;
 use super::session::wall_ms;
 use crate::ask::Backend;
@@ -114,7 +114,7 @@ struct Found {
 }
 
 /// Answers a request for a service that has an edge cache.
-pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, passage: Box<Passage>) -> Given {
+pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, passage: Roomed) -> Given {
     let place = passage.place.as_ref().expect("whoever has a cache has a place");
     let counts = edge.cached.meter.of(place.service_name());
     let session = place.doorway.session.as_ref();
@@ -189,7 +189,7 @@ fn tell(fields: &mut HeaderMap, what: &str) {
 }
 
 impl Case {
-    async fn get(self, passage: Box<Passage>) -> Given {
+    async fn get(self, passage: Roomed) -> Given {
         let (mut waits, mut leader) = (0, None);
         let looked = loop {
             let looked = self.look().await;
@@ -248,7 +248,7 @@ impl Case {
     }
 
     /// Asks a clone, and keeps what it says if that may be.
-    async fn fetch(&self, mut passage: Box<Passage>, looked: Looked, leader: Option<Leader>) -> Given {
+    async fn fetch(&self, mut passage: Roomed, looked: Looked, leader: Option<Leader>) -> Given {
         let fields = &mut passage.request.parts.headers;
         for name in [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE] {
             fields.remove(name);

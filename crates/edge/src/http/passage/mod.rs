@@ -21,6 +21,7 @@ mod cleanse;
 mod deliver;
 mod find;
 mod rank;
+mod room;
 mod session;
 mod settle;
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub use cleanse::Cleansed;
 use cleanse::cleanse;
 pub use deliver::{Forwarded, Underway};
 use find::{Terms, find};
+pub use room::Roomed;
 use settle::Told;
 pub use settle::{body_broken, refuse};
 
@@ -142,7 +144,7 @@ pub struct Passage {
 /// A request of which all is known that can be without waiting for anybody; so that the request itself takes no room
 /// while it is waited for.
 pub struct Understood {
-    passage: Result<Box<Passage>, Refusal>,
+    passage: Result<Roomed, Refusal>,
     is_head: bool,
     began: Instant,
     told: Told,
@@ -173,7 +175,7 @@ fn understand(
     began: Instant,
     request: Request<Counted>,
     told: &mut Told,
-) -> Result<Box<Passage>, Refusal> {
+) -> Result<Roomed, Refusal> {
     let mut request = cleanse(edge, client, request)?;
     let (place, path) = find(&edge.pool.table(), &client.peer, &request)?;
     told.record = find::recorded(edge, client, place.as_ref(), &mut request, began);
@@ -190,15 +192,11 @@ fn understand(
         Some(Box::new(Piped::of(pipeline, &mut request.parts, place.doorway.class, deadline)))
     });
     let profile = piped.as_ref().map(|piped| piped.wants());
-    Ok(Box::new(Passage { request, place, path, terms, deadline, began, cache, piped, profile }))
+    Ok(Roomed::new(Passage { request, place, path, terms, deadline, began, cache, piped, profile }))
 }
 
 /// Brings a request to a clone, or to a cache, and its answer through its pipeline.
-async fn carry(
-    edge: &Arc<Edge>,
-    client: &Arc<Client>,
-    mut passage: Box<Passage>,
-) -> Result<(Response<()>, Source), Refusal> {
+async fn carry(edge: &Arc<Edge>, client: &Arc<Client>, mut passage: Roomed) -> Result<(Response<()>, Source), Refusal> {
     let (cache, piped, hsts_s) = (passage.cache.take(), passage.piped.take(), passage.terms.hsts_s);
     let mut answer = match cache {
         None => forward(edge, client, passage).await?.down(),
@@ -215,7 +213,7 @@ async fn carry(
 }
 
 /// The steps from a request that was found to a clone's answer.
-pub async fn forward(edge: &Edge, client: &Client, mut passage: Box<Passage>) -> Result<Forwarded, Refusal> {
+pub async fn forward(edge: &Edge, client: &Client, mut passage: Roomed) -> Result<Forwarded, Refusal> {
     let entered = match passage.place.take() {
         Some(asked) => Some(enter(edge, client, &mut passage, asked).await?),
         None => None,
@@ -265,9 +263,9 @@ async fn enter(edge: &Edge, client: &Client, passage: &mut Passage, asked: Place
 
 impl Passage {
     /// This passage once more, without a body, for nobody who waits: with all the time that an answer may take.
-    pub fn again(&self, client: &Client) -> Box<Self> {
+    pub fn again(&self, client: &Client) -> Roomed {
         let began = Instant::now();
-        Box::new(Self {
+        Roomed::new(Self {
             request: self.request.again(client),
             place: self.place.clone(),
             path: self.path.clone(),

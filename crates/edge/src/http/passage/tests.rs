@@ -115,7 +115,7 @@ fn request(client: &Client, method: &str, target: &str, fields: &[&str]) -> Requ
     request.body(Counted::none(&client.flags)).unwrap()
 }
 
-fn passage(edge: &Edge, client: &Client, target: &str, fields: &[&str]) -> Result<Box<Passage>, Refusal> {
+fn passage(edge: &Edge, client: &Client, target: &str, fields: &[&str]) -> Result<Roomed, Refusal> {
     understand(edge, client, Instant::now(), request(client, "GET", target, fields), &mut Told::default())
 }
 
@@ -238,7 +238,7 @@ async fn who_has_no_room_at_its_place_goes_where_is_said_and_not_further() {
         let shop = RouteService { is_off, ..service("shop", vec![all]) };
         let off = RouteService { is_off: true, ..service("off", Vec::new()) };
         let (edge, client) = (edge(vec![shop, service("other", Vec::new()), off]), client());
-        let place = passage(&edge, &client, "/", &[]).unwrap().place.unwrap();
+        let place = passage(&edge, &client, "/", &[]).unwrap().out().place.unwrap();
         let deadline = Deadline { at: Instant::now() + Duration::from_millis(left_ms), is_said: true };
         let part = Arc::clone(&place.doorway);
         let admitted = admit::admit(&edge, &client, place, 5, deadline).await;

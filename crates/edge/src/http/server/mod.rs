@@ -2,8 +2,8 @@
 //! it, and drives all that its request needs: the request's road (`passage`), its body, the line to its clone.
 //!
 //! Heads are read by `check` and made requests of in `head`, answers are written in `answer`; both are pure. Bytes and
-//! waits are `wire`'s. What a request needs is in a box that goes with it: most connections wait for their next one,
-//! and there are many.
+//! waits are `wire`'s. What a request needs is in a `way`, which its thread has for all of them in turn: most connections
+//! wait for their next one, and there are many.
 
 mod answer;
 mod head;
@@ -11,6 +11,7 @@ mod head;
 mod tests;
 #[cfg(test)]
 mod verdicts;
+mod way;
 mod wire;
 
 use std::future::Future;
@@ -39,6 +40,7 @@ pub use wire::FromClient;
 use wire::{Said, Wire};
 
 /// How an answer leaves its connection.
+#[derive(Debug)]
 enum End {
     /// Another request may follow.
     Kept,
@@ -57,9 +59,8 @@ pub async fn talk(
     mut closing: watch::Receiver<bool>,
 ) {
     let _kept = edge.door.keeps();
-    let wire = Arc::new(Wire::new(stream));
     let client = Client { peer, flags: Arc::default(), open: Some(Arc::new(open)) };
-    let client = Arc::new(client);
+    let mut talk = Talk { client: Arc::new(client), wire: Arc::new(Wire::new(stream)), edge: Arc::clone(&edge) };
     // Asked once, it wakes this task when the doors close, whatever that waits for then; whether they have closed is a
     // look at a number.
     let doors = closing.clone();
@@ -67,21 +68,25 @@ pub async fn talk(
     let mut is_closing = is_over(closes.as_mut()).await;
     let mut is_new = true;
     loop {
-        let heard = heard(&edge, &client, &wire, next(&wire, &doors, is_new, &mut is_closing).await);
-        let exchanged = heard.map(|(asked, heard)| Box::pin(exchange(&edge, &client, &wire, asked, heard)));
-        let end = match exchanged {
-            Some(exchanged) => exchanged.await,
-            None => Ok(End::Parts),
-        };
+        let Some((asked, heard)) = heard(&talk, next(&talk.wire, &doors, is_new, &mut is_closing).await) else { break };
+        let end;
+        (talk, end) = way::go(talk, asked, heard).await;
         is_new = false;
         match end {
-            Ok(End::Kept) => wire.lock().rest(),
+            Ok(End::Kept) => talk.wire.lock().rest(),
             Ok(End::Parts) => break,
             Ok(End::Gone) => return,
-            Err(error) => return tracing::debug!(%error, peer = %client.peer.ip, "client's connection ended"),
+            Err(error) => return tracing::debug!(%error, peer = %talk.client.peer.ip, "client's connection ended"),
         }
     }
-    Box::pin(part(&wire)).await;
+    Box::pin(part(&talk.wire)).await;
+}
+
+/// What all requests of a connection share, with the way of the one that is answered.
+struct Talk {
+    edge: Arc<Edge>,
+    client: Arc<Client>,
+    wire: Arc<Wire>,
 }
 
 /// Whether it is ready now; if not, it wakes this task when it is.
@@ -119,7 +124,8 @@ enum Heard {
 }
 
 /// None: he is gone, or has been silent for long.
-fn heard(edge: &Edge, client: &Client, wire: &Arc<Wire>, said: Said) -> Option<(Asked, Heard)> {
+fn heard(talk: &Talk, said: Said) -> Option<(Asked, Heard)> {
+    let Talk { edge, client, wire } = talk;
     let Head { request, keeps, has_body } = match said {
         Said::Head(head) => head,
         Said::Refused(violation) => {
@@ -137,7 +143,8 @@ fn heard(edge: &Edge, client: &Client, wire: &Arc<Wire>, said: Said) -> Option<(
 }
 
 /// One request and its answer.
-async fn exchange(edge: &Arc<Edge>, client: &Arc<Client>, wire: &Wire, asked: Asked, heard: Heard) -> io::Result<End> {
+async fn exchange(talk: &Talk, asked: Asked, heard: Heard) -> io::Result<End> {
+    let Talk { edge, client, wire } = talk;
     let response = match heard {
         Heard::Refused(violation) => passage::refuse(edge, violation),
         Heard::Request(understood) => {
