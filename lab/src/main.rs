@@ -40,7 +40,7 @@ mod web;
 mod words;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
@@ -62,6 +62,9 @@ enum Command {
         /// Where the JSON of their runs is kept, with goals in goals.json
         #[arg(long, default_value = "lab/results")]
         results: PathBuf,
+        /// A page that has places for the tables of all that are kept: they are written there
+        #[arg(long, conflicts_with = "names")]
+        into: Option<PathBuf>,
     },
     /// A service of known capacity, for experiments: runs as a clone
     #[command(hide = true)]
@@ -141,6 +144,15 @@ impl Plan {
     }
 }
 
+/// Tables to print; or they are in a page by then.
+fn report(names: &[String], results: &Path, into: Option<&Path>) -> Result<String, String> {
+    let Some(into) = into else { return table::tables(results, names) };
+    let page = std::fs::read_to_string(into).map_err(|e| format!("cannot read {}: {e}", into.display()))?;
+    let made = table::put(&page, results)?;
+    std::fs::write(into, made).map_err(|e| format!("cannot write {}: {e}", into.display()))?;
+    Ok(String::new())
+}
+
 fn main() {
     match Cli::parse().command {
         Command::List => {
@@ -148,7 +160,7 @@ fn main() {
                 println!("{name:<10} {about}");
             }
         }
-        Command::Report { names, results } => match table::tables(&results, &names) {
+        Command::Report { names, results, into } => match report(&names, &results, into.as_deref()) {
             Ok(tables) => print!("{tables}"),
             Err(error) => {
                 eprintln!("lab: {error}");

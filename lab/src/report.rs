@@ -38,7 +38,11 @@ impl Made {
             Some(kib) => format!("{processors} processors, {} GiB", (kib + (1 << 19)) >> 20),
             None => format!("{processors} processors"),
         };
-        let args: Vec<String> = std::env::args().skip(1).collect();
+        // Where its files go is no part of how it was run.
+        let mut args: Vec<String> = std::env::args().skip(1).collect();
+        if let Some(at) = args.iter().position(|arg| arg == "--out") {
+            args.drain(at..args.len().min(at + 2));
+        }
         let command = format!("cargo run --release -p lab -- {}", args.join(" "));
         Self { date: date(since.as_secs() / 86_400), machine, command }
     }

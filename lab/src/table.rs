@@ -6,6 +6,9 @@ use std::path::Path;
 
 use crate::report::{Figure, Report};
 
+/// Before and behind a table in a page: `<!-- lab report NAME -->`, and this.
+const END: &str = "<!-- lab report ends -->";
+
 /// Goals of all experiments.
 pub const GOALS: &str = "goals.json";
 
@@ -16,25 +19,52 @@ type Goals = BTreeMap<String, BTreeMap<String, String>>;
 /// # Errors
 /// What cannot be read, or is no result; a goal that is no bound or has no figure.
 pub fn tables(results: &Path, names: &[String]) -> Result<String, String> {
-    let mut reports = BTreeMap::new();
+    let all = all(results)?;
+    if let Some(name) = names.iter().find(|name| !all.contains_key(*name)) {
+        return Err(format!("no result of {name:?} is kept in {}", results.display()));
+    }
+    let wanted = all.into_iter().filter(|(name, _)| names.is_empty() || names.contains(name));
+    Ok(wanted.map(|(_, table)| table).collect::<Vec<_>>().join("\n"))
+}
+
+/// A page with the tables of the results that are kept, each where the page has a place for it.
+///
+/// # Errors
+/// As [`tables`]; a result without a place, a place without a result or an end.
+pub fn put(page: &str, results: &Path) -> Result<String, String> {
+    let mut all = all(results)?;
+    let (mut made, mut rest) = (String::new(), page);
+    while let Some((before, behind)) = rest.split_once("<!-- lab report ") {
+        let place = behind.split_once(" -->\n").and_then(|(name, old)| Some((name, old.split_once(END)?.1)));
+        let (name, after) = place.ok_or("a table in the page has no end")?;
+        let table =
+            all.remove(name).ok_or_else(|| format!("no result of {name:?} is kept, or its table is there twice"))?;
+        made += &format!("{before}<!-- lab report {name} -->\n{table}{END}");
+        rest = after;
+    }
+    if let Some(name) = all.keys().next() {
+        return Err(format!(
+            "the page has no place for the table of {name:?}: `<!-- lab report {name} -->` and `{END}`"
+        ));
+    }
+    Ok(made + rest)
+}
+
+/// The tables of all results that are kept, by experiment.
+fn all(results: &Path) -> Result<BTreeMap<String, String>, String> {
+    let goals: Goals = if results.join(GOALS).exists() { read(&results.join(GOALS))? } else { Goals::new() };
+    let none = BTreeMap::new();
+    let mut tables = BTreeMap::new();
     let entries = std::fs::read_dir(results).map_err(|e| format!("cannot read {}: {e}", results.display()))?;
     for entry in entries {
         let path = entry.map_err(|e| e.to_string())?.path();
-        let is_result = path.extension().is_some_and(|e| e == "json") && path.file_name().is_some_and(|n| n != GOALS);
-        if is_result {
+        if path.extension().is_some_and(|e| e == "json") && path.file_name().is_some_and(|n| n != GOALS) {
             let report: Report = read(&path)?;
-            reports.insert(report.name.clone(), report);
+            let made = table(&report, goals.get(&report.name).unwrap_or(&none))?;
+            tables.insert(report.name, made);
         }
     }
-    let goals: Goals = if results.join(GOALS).exists() { read(&results.join(GOALS))? } else { Goals::new() };
-    if let Some(name) = names.iter().find(|name| !reports.contains_key(*name)) {
-        return Err(format!("no result of {name:?} is kept in {}", results.display()));
-    }
-    let wanted = reports.values().filter(|report| names.is_empty() || names.contains(&report.name));
-    let none = BTreeMap::new();
-    let made: Vec<String> =
-        wanted.map(|report| table(report, goals.get(&report.name).unwrap_or(&none))).collect::<Result<_, _>>()?;
-    Ok(made.join("\n"))
+    Ok(tables)
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, String> {
@@ -136,6 +166,30 @@ mod tests {
         let kept: Goals = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(GOALS)).unwrap();
         let goals = kept.values().flat_map(BTreeMap::values);
         goals.for_each(|goal| assert_eq!(judged(goal, None).as_ref(), Ok(goal)));
+    }
+
+    #[test]
+    fn a_page_gets_its_tables_where_it_has_places_for_them() {
+        let folder = folder("page", "{}");
+        let page = format!("before\n<!-- lab report session -->\nold\n{END}\nbehind\n");
+        let made = put(&page, &folder).unwrap();
+        let table = tables(&folder, &[]).unwrap();
+        assert_eq!(made, format!("before\n<!-- lab report session -->\n{table}{END}\nbehind\n"));
+        assert_eq!(put(&made, &folder).unwrap(), made);
+        for wrong in
+            ["no place", "<!-- lab report session -->\nno end", &page.replace("session", "edge"), &page.repeat(2)]
+        {
+            assert!(put(wrong, &folder).is_err(), "{wrong}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_page_of_figures_has_the_tables_of_the_results_that_are_kept() {
+        let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let page = std::fs::read_to_string(lab.join("../docs/performance.md")).unwrap();
+        let made = put(&page, &lab.join("results")).unwrap();
+        assert!(made == page, "`cargo run -p lab -- report --into docs/performance.md` has something to write");
     }
 
     #[test]
