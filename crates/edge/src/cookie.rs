@@ -9,6 +9,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use state::session::cookie::COOKIE_TEXT_BYTES;
 use state::session::{Action, Op};
 
+use crate::fields::AnyFields;
+
 /// Bytes of chance in a session's id: two sessions never get the same.
 const ID_BYTES: usize = 16;
 /// An id as text.
@@ -64,8 +66,8 @@ pub fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
 }
 
 /// Whether there is a cookie of this name.
-pub fn is_shown(headers: &HeaderMap, name: &str) -> bool {
-    let mut fields = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+pub fn is_shown(fields: &impl AnyFields, name: &str) -> bool {
+    let mut fields = fields.all(&header::COOKIE).flat_map(|line| line.as_bytes().split(|b| *b == b';'));
     fields.any(|field| value(field, name).is_some())
 }
 

@@ -16,6 +16,8 @@ mod copy;
 pub mod demand;
 mod downlink;
 mod fairness;
+#[doc(hidden)]
+pub mod fields;
 mod frames;
 pub mod functions;
 mod handle;

@@ -9,11 +9,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use clones::AccessLog;
 use host::access::AccessLogs;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::limits::{ACCESS_FIELD_BYTES_MAX, ACCESS_TARGET_BYTES_MAX, REQUEST_ID_BYTES_MAX};
+use super::passage::Cleansed;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -53,28 +53,29 @@ impl Record {
     /// Begins the record of a request as it came, which is given its id. `host` is what it was asked for.
     pub fn begin(
         (logs, form, service): (&AccessLogs, AccessLog, &str),
-        parts: &mut Parts,
-        host: &HeaderValue,
+        request: &mut Cleansed,
         client: std::net::IpAddr,
         began: Instant,
     ) -> Box<Self> {
-        let id = request_id(&mut parts.headers);
+        let Cleansed { method, uri, version, fields, host, .. } = request;
+        let headers = fields.map();
+        let id = request_id(headers);
         let is_json = form == AccessLog::Json;
-        let field = |name: HeaderName| text_of(&parts.headers, &name).filter(|_| is_json);
+        let field = |name: HeaderName| text_of(headers, &name).filter(|_| is_json);
         let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let seen = Seen {
             at_ms: at_ms.saturating_sub(began.elapsed().as_millis() as u64),
             trace: field(TRACEPARENT),
             client: client.to_string(),
-            method: cut(parts.method.as_str(), ACCESS_FIELD_BYTES_MAX).to_owned(),
+            method: cut(method.as_str(), ACCESS_FIELD_BYTES_MAX).to_owned(),
             host: if is_json {
                 cut(&String::from_utf8_lossy(host.as_bytes()), ACCESS_FIELD_BYTES_MAX).into()
             } else {
                 String::new()
             },
             target: cut(target, ACCESS_TARGET_BYTES_MAX).to_owned(),
-            version: match parts.version {
+            version: match *version {
                 Version::HTTP_10 => "HTTP/1.0",
                 Version::HTTP_2 => "HTTP/2.0",
                 _ => "HTTP/1.1",

@@ -27,7 +27,7 @@ use http_body_util::BodyExt as _;
 use super::body::{FromClone, UpBody};
 use super::check::Framing;
 use super::flags::Flags;
-use super::headers::{Fields, Peer};
+use super::headers::Peer;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
 use super::passage::{Cleansed, Client, Passage, Roomed, Underway, body_broken};
@@ -36,6 +36,7 @@ use super::refusal::{Dropped, Refusal};
 use super::rooms;
 use crate::affinity;
 use crate::demand::{Try, Visit};
+use crate::fields::{AnyFields as _, Fields};
 use crate::pool::{InFlight, Pool, Upstream};
 use crate::table::Place;
 
@@ -88,19 +89,19 @@ struct Sought {
     uri: Uri,
     /// What it is matched by, where that is not how its path is written.
     path: Option<Box<str>>,
-    headers: HeaderMap,
+    fields: Fields,
 }
 
 impl Sought {
     /// As routes are asked.
-    fn asked<'a>(&'a self, peer: &Peer, fields: &'a Fields<'_>) -> Asked<'a> {
+    fn asked(&self, peer: &Peer) -> Asked<'_> {
         Asked {
             port: peer.port,
             host: self.host.to_str().unwrap_or(""),
             path: self.path.as_deref().unwrap_or(self.uri.path()),
             method: self.method.as_str(),
             client: peer.ip,
-            headers: fields,
+            headers: &self.fields,
         }
     }
 }
@@ -179,16 +180,16 @@ impl Errand {
     pub fn of(passage: Roomed, client: &Client) -> (Self, Underway) {
         let Passage { mut request, path, terms, deadline, began, .. } = passage.out();
         request.mark();
-        let Cleansed { parts, incoming, host, upgrade, takes_trailers, .. } = request;
+        let Cleansed { method, uri, version, fields, incoming, host, upgrade, takes_trailers, .. } = request;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
         let body = if bytes == Some(0) { UpBody::Empty } else { UpBody::Stream(incoming) };
         let framing = bytes.map_or(Framing::Chunked, Framing::Length);
-        let mut errand = Self::new((parts.method, parts.uri, parts.headers), framing, body);
+        let mut errand = Self::new((method, uri, fields), framing, body);
         errand.again = (bytes == Some(0) && errand.may_repeat()).then(Bytes::new);
-        errand.asks_leave = bytes != Some(0) && errand.sought.headers.contains_key(header::EXPECT);
+        errand.asks_leave = bytes != Some(0) && errand.sought.fields.has(&header::EXPECT);
         errand.expects.upgrade = upgrade.is_some();
         // hyper has no way for them in HTTP/2.
-        errand.interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
+        errand.interim = (version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
         (errand.sought.host, errand.sought.path, errand.deadline) = (host, path, Some(deadline));
         (errand.patience, errand.idle) = (terms.answer_time, terms.idle_time);
         let (upgraded_idle, body_max) = (terms.upgraded_idle, terms.body_max);
@@ -197,15 +198,15 @@ impl Errand {
 
     fn own(own: Own<'_>) -> Self {
         let framing = Framing::Length(own.body.len() as u64);
-        let head = (Method::POST, own.path.parse().unwrap_or_default(), own.headers);
+        let head = (Method::POST, own.path.parse().unwrap_or_default(), own.headers.into());
         let (again, service) = (Some(own.body.clone()), Some(own.service.into()));
         Self { again, service, patience: own.patience, ..Self::new(head, framing, UpBody::Whole(own.body)) }
     }
 
-    fn new((method, uri, headers): (Method, Uri, HeaderMap), framing: Framing, body: UpBody) -> Self {
+    fn new((method, uri, fields): (Method, Uri, Fields), framing: Framing, body: UpBody) -> Self {
         Self {
             expects: Expects { no_body: method == Method::HEAD, upgrade: false },
-            sought: Sought { host: HeaderValue::from_static(""), method, uri, path: None, headers },
+            sought: Sought { host: HeaderValue::from_static(""), method, uri, path: None, fields },
             framing,
             place: None,
             stay: None,
@@ -232,12 +233,12 @@ impl Errand {
     fn may_repeat(&self) -> bool {
         let is_idempotent =
             matches!(self.sought.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
-        is_idempotent || self.sought.headers.contains_key(IDEMPOTENCY_KEY)
+        is_idempotent || self.sought.fields.has(&IDEMPOTENCY_KEY)
     }
 
     /// Gives back the room of a request that is answered and will not be sent again.
     pub fn over(&mut self) {
-        rooms::give_map(std::mem::take(&mut self.sought.headers));
+        rooms::give_list(std::mem::replace(&mut self.sought.fields, Fields::List(Vec::new())));
     }
 
     /// Its body is short, and to be kept, so that it may be sent again.
@@ -272,7 +273,7 @@ impl Errand {
     ) -> Result<line::Request, Refusal> {
         let path = self.sought.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         // HTTP/1.0 needs none, what we send does.
-        let host = (!self.sought.headers.contains_key(header::HOST)).then_some(upstream.addr);
+        let host = (!self.sought.fields.has(&header::HOST)).then_some(upstream.addr);
         let left_ms = match &self.deadline {
             Some(deadline) => Some(deadline.left_ms_at(now).ok_or_else(|| self.late())?),
             None => None,
@@ -282,7 +283,7 @@ impl Errand {
             host.as_ref().map(|host| (names.0.as_str(), host as &dyn Display)),
             left_ms.as_ref().map(|ms| (names.1.as_str(), ms as &dyn Display)),
         ];
-        let head = line::request(line.room(), &self.sought.method, path, &self.sought.headers, self.framing, more);
+        let head = line::request(line.room(), &self.sought.method, path, &self.sought.fields, self.framing, more);
         let patience = left_ms.map_or(self.patience, Duration::from_millis);
         let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
         let (idle, interim) = (self.idle, self.interim.clone());
@@ -415,8 +416,7 @@ impl Errand {
             let refusal;
             {
                 let table = pool.table();
-                let fields = Fields(&self.sought.headers);
-                let asked = self.sought.asked(peer, &fields);
+                let asked = self.sought.asked(peer);
                 let found = match &self.service {
                     Some(name) => table.find_service(name),
                     None => table.find(self.place.as_ref(), &asked),

@@ -164,7 +164,7 @@ where
         let edge = Arc::clone(&edge);
         async move {
             let request = request.map(|incoming| Counted::of_http2(incoming, &client.flags));
-            let understood = Understood::of(&edge, &client, request);
+            let understood = Understood::of(&edge, &client, request, None);
             let response: Response<DownBody> = understood.answer(&edge, &client).await;
             Ok::<_, Infallible>(response.map(|body| Taken::new(body, ending)))
         }

@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::session::remove_ours;
 use crate::downlink::Socket;
+use crate::fields::AnyFields;
 use crate::share;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -151,21 +151,12 @@ impl Peer {
     }
 }
 
-/// Header fields, as partitions ask for them.
-pub struct Fields<'a>(pub &'a HeaderMap);
-
-impl Headers for Fields<'_> {
-    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
-    }
-}
-
 /// Takes out what was for one hop. Transfer-Encoding stays: whoever writes the head has its own. Whether it said that
 /// trailers are welcome.
-pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
+pub fn strip_one_hop(headers: &mut impl AnyFields) -> bool {
     let mut takes_trailers = false;
-    if headers.contains_key(header::CONNECTION) {
-        let listed: Vec<HeaderName> = listed(headers, header::CONNECTION)
+    if headers.has(&header::CONNECTION) {
+        let listed: Vec<HeaderName> = listed(headers, &header::CONNECTION)
             // Of what most say no name has to be made: the one is no field, the other is taken out below.
             .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive") && !name.eq_ignore_ascii_case(b"close"))
             .filter_map(|name| HeaderName::from_bytes(name).ok())
@@ -173,15 +164,15 @@ pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
             .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
             .collect();
         for name in listed {
-            takes_trailers |= name == header::TE && lists(headers, header::TE, b"trailers");
-            headers.remove(name);
+            takes_trailers |= name == header::TE && lists(headers, &header::TE, b"trailers");
+            headers.take(&name);
         }
     }
     // First a look: comparing the few names that there are is cheaper than looking each of ours up.
-    if headers.keys().any(|name| ONE_HOP.contains(name)) {
-        takes_trailers |= lists(headers, header::TE, b"trailers");
+    if headers.names().any(|name| ONE_HOP.contains(name)) {
+        takes_trailers |= lists(headers, &header::TE, b"trailers");
         for name in &ONE_HOP {
-            headers.remove(name);
+            headers.take(name);
         }
     }
     takes_trailers
@@ -210,31 +201,34 @@ pub fn strip_for_trailers(trailers: &mut HeaderMap) {
 }
 
 /// What a field lists, whose parts have no commas of their own.
-pub fn listed(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-    let values = headers.get_all(name).into_iter();
-    values.flat_map(|value| value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii))
+pub fn listed<'a>(headers: &'a impl AnyFields, name: &'a HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    headers.all(name).flat_map(|value| value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii))
 }
 
-pub fn lists(headers: &HeaderMap, name: HeaderName, what: &[u8]) -> bool {
+pub fn lists(headers: &impl AnyFields, name: &HeaderName, what: &[u8]) -> bool {
     listed(headers, name).any(|part| part.eq_ignore_ascii_case(what))
 }
 
 /// Says from whom a request comes. With `trust`, what the client says is kept and added to; else only the `trusted`
 /// fields are.
-pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool, trusted: &[HeaderName]) {
+pub fn set_forwarded(headers: &mut impl AnyFields, peer: &Peer, trust: bool, trusted: &[HeaderName]) {
     if !trust {
-        remove_if(headers, |name| is_one_of(name.as_str(), &BELIEVED) && !trusted.contains(name));
+        headers.take_if(|name| is_one_of(name.as_str(), &BELIEVED) && !trusted.contains(name));
     }
-    remove_if(headers, |name| is_underscored(name.as_str()));
+    headers.take_if(|name| is_underscored(name.as_str()));
     headers.reserve(FIELDS_ADDED);
-    let host = headers.get(header::HOST).cloned();
+    let host = headers.first(&header::HOST).cloned();
     if let Some(forwarded) = peer.forwarded(host.as_ref()) {
-        headers.append(header::FORWARDED, forwarded);
+        headers.add(header::FORWARDED, forwarded);
     }
-    headers.append(FORWARDED_FOR, peer.address.clone());
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(if peer.is_https { "https" } else { "http" }));
-    if let Some(host) = host {
-        headers.entry(FORWARDED_HOST).or_insert(host);
+    headers.add(FORWARDED_FOR, peer.address.clone());
+    if !headers.has(&FORWARDED_PROTO) {
+        headers.add(FORWARDED_PROTO, HeaderValue::from_static(if peer.is_https { "https" } else { "http" }));
+    }
+    if let Some(host) = host
+        && !headers.has(&FORWARDED_HOST)
+    {
+        headers.add(FORWARDED_HOST, host);
     }
 }
 
@@ -272,22 +266,12 @@ fn is_underscored(name: &str) -> bool {
         && UNDERSCORED.iter().any(|u| u.len() == name.len() && u.bytes().zip(name.bytes()).all(is))
 }
 
-fn remove_if(headers: &mut HeaderMap, is: impl Fn(&HeaderName) -> bool) {
-    // First a look without allocating: most requests carry none.
-    if headers.keys().any(&is) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| is(name)).cloned().collect();
-        for name in found {
-            headers.remove(name);
-        }
-    }
-}
-
 /// The protocol a client asks to change to, if it does so properly. HTTP/2 in the clear is not offered: it would be a
 /// way past this proxy.
-pub fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let wanted = headers.get(header::UPGRADE)?;
+pub fn wanted_upgrade(headers: &impl AnyFields) -> Option<HeaderValue> {
+    let wanted = headers.first(&header::UPGRADE)?;
     let is_http2 = wanted.as_bytes().to_ascii_lowercase().windows(3).any(|part| part == b"h2c");
-    (lists(headers, header::CONNECTION, b"upgrade") && !is_http2).then(|| wanted.clone())
+    (lists(headers, &header::CONNECTION, b"upgrade") && !is_http2).then(|| wanted.clone())
 }
 
 #[cfg(test)]

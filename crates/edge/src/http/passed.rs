@@ -13,11 +13,12 @@ use arc_swap::ArcSwapOption;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use flow::admission::CLASSES;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use ring::hmac;
 
 use super::limits::{ANSWER_TIME, TICKET_ANEW, TICKET_LIFE, TICKET_LIFE_LONG};
 use super::session::wall_ms;
+use crate::fields::AnyFields;
 use crate::secret::same_secret;
 
 pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
@@ -37,8 +38,8 @@ pub struct Deadline {
 
 impl Deadline {
     /// How long who asks will wait, if it says so.
-    pub fn said(headers: &HeaderMap) -> Option<Duration> {
-        headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok()).map(Duration::from_millis)
+    pub fn said(fields: &impl AnyFields) -> Option<Duration> {
+        fields.first(&DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok()).map(Duration::from_millis)
     }
 
     /// The deadline of a request that came at `began`; `said` is how long its client waits, `answer` how long an answer
@@ -114,8 +115,8 @@ fn ticket(class: u8, until_s: u64, secret: &str) -> String {
 }
 
 /// The priority of the request that this one is done for, if it has a ticket of that.
-pub fn class(headers: &HeaderMap, secret: &str) -> Option<u8> {
-    let shown = headers.get(TICKET)?.to_str().ok()?.trim();
+pub fn class(fields: &impl AnyFields, secret: &str) -> Option<u8> {
+    let shown = fields.first(&TICKET)?.to_str().ok()?.trim();
     let mut parts = shown.split('.');
     let (class, until_s) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let is_good = !secret.is_empty() && usize::from(class) < CLASSES && until_s > wall_ms() / 1000;
@@ -124,6 +125,8 @@ pub fn class(headers: &HeaderMap, secret: &str) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
 
     fn shows(ticket: &str) -> HeaderMap {

@@ -8,10 +8,11 @@ use http::header::{HeaderMap, HeaderName, InvalidHeaderName};
 
 use super::check::Field;
 use super::limits::{HEAD_ROOM_BYTES, OUT_BYTES_MAX};
+use crate::fields::{Fields, List};
 
 /// Rooms of each kind that are kept at most,
 const KEPT_MAX: usize = 16;
-/// ... and of maps those of so many fields.
+/// ... and of maps those of so many fields, of lists of twice as many.
 const MAP_FIELDS_MAX: usize = 64;
 /// A larger head has memory of its own. Others share theirs: one that lives long holds [`HEAD_ROOM_BYTES`].
 const SHARED_HEAD_BYTES_MAX: usize = HEAD_ROOM_BYTES / 4;
@@ -23,6 +24,7 @@ const NAME_BYTES_MAX: usize = 40;
 #[derive(Default)]
 struct Rooms {
     maps: Vec<HeaderMap>,
+    lists: Vec<List>,
     bytes: Vec<Vec<u8>>,
     fields: Vec<Field>,
     heads: BytesMut,
@@ -65,6 +67,27 @@ pub fn give_map(mut map: HeaderMap) {
             rooms.maps.push(map);
         }
     });
+}
+
+/// An empty list for so many fields.
+pub fn list(fields: usize) -> List {
+    let mut list = ROOMS.with_borrow_mut(|rooms| rooms.lists.pop()).unwrap_or_default();
+    list.reserve(fields);
+    list
+}
+
+pub fn give_list(of: Fields) {
+    match of {
+        Fields::Map(map) => give_map(*map),
+        Fields::List(mut list) => {
+            list.clear();
+            ROOMS.with_borrow_mut(|rooms| {
+                if list.capacity() <= 2 * MAP_FIELDS_MAX && rooms.lists.len() < KEPT_MAX {
+                    rooms.lists.push(list);
+                }
+            });
+        }
+    }
 }
 
 /// Empty, for what is to be written.

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use clones::RouteSession;
 use clones::session::SameSite;
+use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use node::{Answer, Ask, View};
 use state::session::{Action, Kind, Lease, Op, Reply, When};
@@ -27,6 +28,7 @@ use super::limits::{
 use super::refusal::Refusal;
 use crate::ask::Backend;
 use crate::cookie::{self, Held};
+use crate::fields::AnyFields;
 use crate::handle::Handle;
 use crate::meter::Sessions as Meter;
 pub use crate::wall::wall_ms;
@@ -318,26 +320,17 @@ impl Carried {
 /// Takes out what clients must not say, and programs say to the edge alone: all that begins with our name, whatever it
 /// may mean one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by
 /// anybody: it has been read by then, and what is left of it is told anew with each try.
-pub fn remove_ours(headers: &mut HeaderMap) {
-    remove(headers, is_ours);
+pub fn remove_ours(headers: &mut impl AnyFields) {
+    headers.take_if(is_ours);
 }
 
 /// Takes our fields out of an answer, but for what programs say to their clients under our name ([`TO_CLIENTS`]).
 pub fn remove_from_answer(headers: &mut HeaderMap) {
-    remove(headers, |name| is_ours(name) && !TO_CLIENTS.contains(&name.as_str()));
+    headers.take_if(|name| is_ours(name) && !TO_CLIENTS.contains(&name.as_str()));
 }
 
 fn is_ours(name: &HeaderName) -> bool {
     name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']))
-}
-
-fn remove(headers: &mut HeaderMap, which: impl Fn(&HeaderName) -> bool) {
-    if headers.keys().any(&which) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| which(name)).cloned().collect();
-        for name in found {
-            headers.remove(name);
-        }
-    }
 }
 
 fn shown_to_program(value: Option<&Bytes>) -> HeaderValue {
@@ -358,10 +351,10 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>
 
 impl Sessions {
     /// What answers a challenge, if the host that is asked for is one whose certificate comes by itself.
-    pub fn challenge<B>(&self, request: &http::Request<B>, token: &str) -> Option<String> {
-        let host = request.headers().get(http::header::HOST)?.to_str().ok()?;
+    pub fn challenge(&self, method: &Method, host: Option<&HeaderValue>, token: &str) -> Option<String> {
+        let host = host?.to_str().ok()?;
         let acme = Arc::clone(&self.view.borrow().acme);
-        acme.answer(host, token).filter(|_| matches!(*request.method(), http::Method::GET | http::Method::HEAD))
+        acme.answer(host, token).filter(|_| matches!(*method, Method::GET | Method::HEAD))
     }
 
     /// The certificate of this host comes by itself.

@@ -114,23 +114,23 @@ struct Found {
 }
 
 /// Answers a request for a service that has an edge cache.
-pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, passage: Roomed) -> Given {
+pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>, mut passage: Roomed) -> Given {
+    let headers = passage.request.fields.map().clone();
     let place = passage.place.as_ref().expect("whoever has a cache has a place");
     let counts = edge.cached.meter.of(place.service_name());
     let session = place.doorway.session.as_ref();
-    let has_session =
-        session.is_some_and(|session| cookie::is_shown(&passage.request.parts.headers, &session.spec.cookie));
-    let key = key_of(&passage);
+    let has_session = session.is_some_and(|session| cookie::is_shown(&headers, &session.spec.cookie));
+    let key = key_of(&passage, &headers);
     let case = Case {
         edge: Arc::clone(edge),
         client: Arc::clone(client),
         namespace,
         counts,
         key: key.clone().unwrap_or_default(),
-        method: passage.request.parts.method.clone(),
-        says: Directives::of_request(&passage.request.parts.headers),
-        shows: stored::shows(&passage.request.parts.headers, has_session),
-        headers: passage.request.parts.headers.clone(),
+        method: passage.request.method.clone(),
+        says: Directives::of_request(&headers),
+        shows: stored::shows(&headers, has_session),
+        headers,
     };
     if !is_safe(&case.method) {
         let forwarded = forward(edge, client, passage).await?;
@@ -158,8 +158,7 @@ pub fn says(fields: &HeaderMap, word: &str) -> bool {
 }
 
 /// None: it is asked for something in a way that is not in a key.
-fn key_of(passage: &Passage) -> Option<Bytes> {
-    let headers = &passage.request.parts.headers;
+fn key_of(passage: &Passage, headers: &HeaderMap) -> Option<Bytes> {
     let host = passage.request.host.to_str().ok().filter(|host| !host.is_empty())?;
     let one = |name: &HeaderName| {
         let mut all = headers.get_all(name).iter();
@@ -171,7 +170,7 @@ fn key_of(passage: &Passage) -> Option<Bytes> {
         _ => return None,
     };
     let is_straight = one(&FORWARDED_HOST)?.eq_ignore_ascii_case(host) && !is_rewriting(headers);
-    let target = passage.request.parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = passage.request.uri.path_and_query().map_or("/", |target| target.as_str());
     is_straight.then(|| key(is_https, host, target))
 }
 
@@ -249,7 +248,7 @@ impl Case {
 
     /// Asks a clone, and keeps what it says if that may be.
     async fn fetch(&self, mut passage: Roomed, looked: Looked, leader: Option<Leader>) -> Given {
-        let fields = &mut passage.request.parts.headers;
+        let fields = passage.request.fields.map();
         for name in [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE] {
             fields.remove(name);
         }

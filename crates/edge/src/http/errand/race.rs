@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{Answer, Errand, Weighed};
 use crate::http::body::UpBody;
 use crate::http::check::Framing;
-use crate::http::headers::{Fields, Peer};
+use crate::http::headers::Peer;
 use crate::http::line::Line;
 use crate::http::passage::Client;
 use crate::http::refusal::Refusal;
@@ -130,8 +130,7 @@ impl Errand {
     /// Which clones, if there is more than one.
     fn several(&mut self, pool: &Pool, peer: &Peer, doorway: &Doorway) -> Option<Vec<Arc<Upstream>>> {
         let table = pool.table();
-        let fields = Fields(&self.sought.headers);
-        let asked = self.sought.asked(peer, &fields);
+        let asked = self.sought.asked(peer);
         let found = table.find(self.place.as_ref(), &asked).filter(|found| !table.routes.is_off(*found))?;
         let target = table.target(found, &asked);
         // Who is asked alone at first is chosen as for any request: so a service that is seldom late is spread as any

@@ -12,6 +12,7 @@ use http::{Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
 use super::framing::Body;
+use crate::fields::AnyFields;
 use crate::http::check::{self, Framing};
 use crate::http::headers::{lists, strip_one_hop};
 use crate::http::limits::{ANSWER_HEAD_BYTES_MAX, FIELDS_MAX};
@@ -52,16 +53,16 @@ pub fn request<const N: usize>(
     mut out: Vec<u8>,
     method: &Method,
     path: &str,
-    fields: &HeaderMap,
+    fields: &impl AnyFields,
     framing: Framing,
     more: [Option<(&str, &dyn Display)>; N],
 ) -> Vec<u8> {
-    out.reserve(128 + method.as_str().len() + path.len() + fields.len() * 48);
+    out.reserve(128 + method.as_str().len() + path.len() + fields.pairs().size_hint().0 * 48);
     for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
     let mut says_length = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-    for (name, value) in fields {
+    for (name, value) in fields.pairs() {
         if *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING {
             says_length = true;
             continue;
@@ -180,11 +181,11 @@ fn interim(parsed: &httparse::Response<'_, '_>) -> Vec<u8> {
 }
 
 /// Whether the connection stays behind a message with these fields (RFC 9112 9.3).
-pub fn keeps(fields: &HeaderMap, is_new: bool) -> bool {
-    if !fields.contains_key(header::CONNECTION) {
+pub fn keeps(fields: &impl AnyFields, is_new: bool) -> bool {
+    if !fields.has(&header::CONNECTION) {
         return is_new;
     }
-    let says = |what: &[u8]| lists(fields, header::CONNECTION, what);
+    let says = |what: &[u8]| lists(fields, &header::CONNECTION, what);
     !says(b"close") && (is_new || says(b"keep-alive"))
 }
 

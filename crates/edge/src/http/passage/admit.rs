@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use clones::partition::DropHandler;
 use flow::stage::End;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::{Client, Edge};
+use crate::fields::{AnyFields as _, Fields};
 use crate::http::drop_files::content_type;
 use crate::http::passed::{Deadline, PRIORITY, TICKET};
 use crate::http::refusal::{Dropped, Refusal};
@@ -94,11 +95,11 @@ async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
 }
 
 /// Tells the program, about now. What clients say under these names is overwritten.
-pub fn tell(edge: &Edge, headers: &mut HeaderMap, class: u8, place: &Place, now: Instant) {
-    headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
-    headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
+pub fn tell(edge: &Edge, fields: &mut Fields, class: u8, place: &Place, now: Instant) {
+    fields.set(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
+    fields.set(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
     if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret(), place.doorway.answer_time(), now) {
-        headers.insert(TICKET, ticket);
+        fields.set(TICKET, ticket);
     }
 }
 

@@ -9,6 +9,7 @@ use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
 
 use super::{Client, Edge};
+use crate::fields::Fields;
 use crate::http::body::Counted;
 use crate::http::check::TOO_MANY;
 use crate::http::errand::Answer;
@@ -49,11 +50,11 @@ impl Wanted {
         Ok(Some(Self { protocol, of_client, accept, open: Arc::new(open) }))
     }
 
-    pub fn over_http1(client: &Client, request: &Request<Counted>) -> Option<Self> {
+    pub fn over_http1(client: &Client, request: &Request<Counted>, fields: &Fields) -> Option<Self> {
         if request.version() != Version::HTTP_11 || !request.body().is_end_stream() {
             return None;
         }
-        let protocol = wanted_upgrade(request.headers())?;
+        let protocol = wanted_upgrade(fields)?;
         let open = client.open.clone()?;
         Some(Self { protocol, of_client: OfClient::Http1(client.flags.awaits_stream()), accept: None, open })
     }

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use http::header::{self, HeaderValue};
-use http::request::Parts;
-use http::{Request, Version};
+use http::{Method, Request, Uri, Version};
 use http_body::Body as _;
 
 use super::change::Wanted;
 use super::{Client, Edge};
+use crate::fields::{AnyFields, Fields};
 use crate::http::body::Counted;
 use crate::http::check::Violation;
 use crate::http::headers::{set_forwarded, strip_one_hop};
@@ -23,7 +23,10 @@ const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// A request without what its client must not say.
 pub struct Cleansed {
-    pub parts: Parts,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub fields: Fields,
     pub incoming: Counted,
     pub host: HeaderValue,
     pub upgrade: Option<Box<Wanted>>,
@@ -36,36 +39,43 @@ pub struct Cleansed {
     pub carried_on: Option<u8>,
 }
 
-pub fn cleanse(edge: &Edge, client: &Client, mut request: Request<Counted>) -> Result<Cleansed, Refusal> {
+/// `fields` are the request's, which has none itself then.
+pub fn cleanse(
+    edge: &Edge,
+    client: &Client,
+    mut request: Request<Counted>,
+    fields: Option<Fields>,
+) -> Result<Cleansed, Refusal> {
     // It shows whoever asks what the program was told for itself alone: a ticket, a session.
     if matches!(request.method().as_str(), "TRACE" | "TRACK") {
         return Err(Refusal::Violation(Violation { status: 501, why: "TRACE is not offered" }));
     }
-    let expects = takes_leave(client, &mut request)?;
     let websocket = Wanted::over_http2(edge, client, &mut request)?;
+    let mut fields = fields.unwrap_or_else(|| std::mem::take(request.headers_mut()).into());
+    let expects = takes_leave(client, &request, &mut fields)?;
     if is_reserved(request.uri().path()) {
         return Err(Refusal::Reserved);
     }
     if let Some(token) = request.uri().path().strip_prefix(CHALLENGES)
-        && let Some(answer) = edge.sessions.challenge(&request, token)
+        && let Some(answer) = edge.sessions.challenge(request.method(), fields.first(&header::HOST), token)
     {
         return Err(Refusal::Challenge(answer));
     }
-    let upgrade = websocket.or_else(|| Wanted::over_http1(client, &request)).map(Box::new);
-    let (mut parts, incoming) = request.into_parts();
-    let fields = &mut parts.headers;
-    let host = fields.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
-    let takes_trailers = strip_one_hop(fields);
-    set_forwarded(fields, &client.peer, edge.config.trust_forwarded, &edge.config.trusted_headers);
-    let waits = Deadline::said(fields);
-    let carried_on = passed::class(fields, edge.pool.table().secret());
-    remove_ours(fields);
-    Ok(Cleansed { parts, incoming, host, upgrade, takes_trailers, expects, waits, carried_on })
+    let upgrade = websocket.or_else(|| Wanted::over_http1(client, &request, &fields)).map(Box::new);
+    let (parts, incoming) = request.into_parts();
+    let host = fields.first(&header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
+    let takes_trailers = strip_one_hop(&mut fields);
+    set_forwarded(&mut fields, &client.peer, edge.config.trust_forwarded, &edge.config.trusted_headers);
+    let waits = Deadline::said(&fields);
+    let carried_on = passed::class(&fields, edge.pool.table().secret());
+    remove_ours(&mut fields);
+    let (method, uri, version) = (parts.method, parts.uri, parts.version);
+    Ok(Cleansed { method, uri, version, fields, incoming, host, upgrade, takes_trailers, expects, waits, carried_on })
 }
 
 /// Whether the client waits for leave to send its body, which is its program's to give (RFC 9110 10.1.1).
-fn takes_leave(client: &Client, request: &mut Request<Counted>) -> Result<bool, Refusal> {
-    let Some(expect) = request.headers_mut().remove(header::EXPECT) else { return Ok(false) };
+fn takes_leave(client: &Client, request: &Request<Counted>, fields: &mut Fields) -> Result<bool, Refusal> {
+    let Some(expect) = fields.take(&header::EXPECT) else { return Ok(false) };
     if !expect.as_bytes().eq_ignore_ascii_case(b"100-continue") {
         return Err(Refusal::Expectation);
     }
@@ -83,11 +93,11 @@ impl Cleansed {
 
     /// This head without a body, for nobody who waits.
     pub fn again(&self, client: &Client) -> Self {
-        let mut parts = Request::new(()).into_parts().0;
-        (parts.method, parts.uri, parts.headers) =
-            (self.parts.method.clone(), self.parts.uri.clone(), self.parts.headers.clone());
         Self {
-            parts,
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            version: Version::HTTP_11,
+            fields: self.fields.clone(),
             incoming: Counted::none(&client.flags),
             host: self.host.clone(),
             upgrade: None,
@@ -99,16 +109,16 @@ impl Cleansed {
 
     /// Says to the clone what its client wants of it besides an answer.
     pub fn mark(&mut self) {
-        let fields = &mut self.parts.headers;
+        let fields = &mut self.fields;
         if let Some(upgrade) = &self.upgrade {
-            fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-            fields.insert(header::UPGRADE, upgrade.protocol.clone());
+            fields.set(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            fields.set(header::UPGRADE, upgrade.protocol.clone());
         } else if self.takes_trailers {
-            fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
-            fields.insert(header::TE, HeaderValue::from_static("trailers"));
+            fields.set(header::CONNECTION, HeaderValue::from_static("te"));
+            fields.set(header::TE, HeaderValue::from_static("trailers"));
         }
         if self.expects {
-            fields.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+            fields.set(header::EXPECT, HeaderValue::from_static("100-continue"));
         }
     }
 }

@@ -8,34 +8,34 @@ use clones::partition::Asked;
 use clones::path::{canonical, is_clear};
 
 use super::{Cleansed, Client, Edge};
+use crate::fields::AnyFields;
 use crate::http::access::Record;
 use crate::http::check::UNCLEAR_PATH;
-use crate::http::headers::{FORWARDED_PROTO, Fields, Peer};
+use crate::http::headers::{FORWARDED_PROTO, Peer};
 use crate::http::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use crate::http::refusal::Refusal;
 use crate::table::{Place, Table};
 
 /// Who takes a request, and by what its path is matched where that is not how it is written.
 pub fn find(table: &Table, peer: &Peer, request: &Cleansed) -> Result<(Option<Place>, Option<Box<str>>), Refusal> {
-    let path = match canonical(request.parts.uri.path()) {
+    let path = match canonical(request.uri.path()) {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.into()),
     };
-    let fields = Fields(&request.parts.headers);
-    let asked = asked(request, peer, path.as_deref(), &fields);
+    let asked = asked(request, peer, path.as_deref());
     if !is_clear(asked.path, |path| table.routes.find(&Asked { path, ..asked })) {
         return Err(Refusal::Violation(UNCLEAR_PATH));
     }
     Ok((table.place(&asked), path))
 }
 
-fn asked<'a>(request: &'a Cleansed, peer: &Peer, path: Option<&'a str>, fields: &'a Fields<'_>) -> Asked<'a> {
-    let Cleansed { parts, host, .. } = request;
+fn asked<'a>(request: &'a Cleansed, peer: &Peer, path: Option<&'a str>) -> Asked<'a> {
+    let Cleansed { method, uri, fields, host, .. } = request;
     Asked {
         port: peer.port,
         host: host.to_str().unwrap_or(""),
-        path: path.unwrap_or(parts.uri.path()),
-        method: parts.method.as_str(),
+        path: path.unwrap_or(uri.path()),
+        method: method.as_str(),
         client: peer.ip,
         headers: fields,
     }
@@ -52,7 +52,7 @@ pub fn recorded(
     let (place, logs) = place.zip(edge.config.access.as_ref())?;
     let form = place.doorway.access_log;
     let log = (logs, form, place.service_name());
-    (!form.is_off()).then(|| Record::begin(log, &mut request.parts, &request.host, client.peer.ip, began))
+    (!form.is_off()).then(|| Record::begin(log, request, client.peer.ip, began))
 }
 
 /// What is declared of such requests.
@@ -73,13 +73,13 @@ pub struct Terms {
 pub fn terms(edge: &Edge, place: Option<&Place>, request: &mut Cleansed) -> Result<Terms, Refusal> {
     let doorway = place.map(|place| &place.doorway);
     let https = doorway.map(|doorway| doorway.https).unwrap_or_default();
-    let Cleansed { parts, host, .. } = &*request;
+    let Cleansed { uri, fields, host, .. } = &*request;
     // As the client sees it: what is before this door may speak TLS with it.
-    let is_secure = parts.headers.get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");
+    let is_secure = fields.first(&FORWARDED_PROTO).is_some_and(|proto| proto == "https");
     if !is_secure
         && let Some(secure) = &edge.config.secure
         && https.redirects(|| edge.sessions.comes_by_itself(host))
-        && let Some(moved) = secure.place_of(host, parts.uri.path_and_query())
+        && let Some(moved) = secure.place_of(host, uri.path_and_query())
     {
         return Err(Refusal::Moved(moved));
     }

@@ -48,6 +48,7 @@ use super::refusal::Refusal;
 use super::session::Sessions;
 use crate::ask::Backend;
 use crate::downlink::Downlinks;
+use crate::fields::Fields;
 use crate::meter::{Door, Meter, Opened, Pipes};
 use crate::pace::Stays;
 use crate::pool::{Dial, Pool};
@@ -151,9 +152,10 @@ pub struct Understood {
 }
 
 impl Understood {
-    pub fn of(edge: &Edge, client: &Client, request: Request<Counted>) -> Self {
+    /// `fields` are the request's, if they are not with it.
+    pub fn of(edge: &Edge, client: &Client, request: Request<Counted>, fields: Option<Fields>) -> Self {
         let (began, is_head, mut told) = (Instant::now(), *request.method() == Method::HEAD, Told::default());
-        let passage = understand(edge, client, began, request, &mut told);
+        let passage = understand(edge, client, began, (request, fields), &mut told);
         Self { passage, is_head, began, told }
     }
 
@@ -173,10 +175,10 @@ fn understand(
     edge: &Edge,
     client: &Client,
     began: Instant,
-    request: Request<Counted>,
+    (request, fields): (Request<Counted>, Option<Fields>),
     told: &mut Told,
 ) -> Result<Roomed, Refusal> {
-    let mut request = cleanse(edge, client, request)?;
+    let mut request = cleanse(edge, client, request, fields)?;
     let (place, path) = find(&edge.pool.table(), &client.peer, &request)?;
     told.record = find::recorded(edge, client, place.as_ref(), &mut request, began);
     told.place.clone_from(&place);
@@ -189,7 +191,7 @@ fn understand(
     let cache = used.and_then(|place| place.doorway.cache.clone());
     let piped = used.filter(|_| request.upgrade.is_none()).and_then(|place| {
         let pipeline = (place.doorway.pipeline.clone()?, Wants::default());
-        Some(Box::new(Piped::of(pipeline, &mut request.parts, place.doorway.class, deadline)))
+        Some(Box::new(Piped::of(pipeline, &mut request, place.doorway.class, deadline)))
     });
     let profile = piped.as_ref().map(|piped| piped.wants());
     Ok(Roomed::new(Passage { request, place, path, terms, deadline, began, cache, piped, profile }))
@@ -256,7 +258,7 @@ async fn enter(edge: &Edge, client: &Client, passage: &mut Passage, asked: Place
     let is_own = own == Arc::as_ptr(&place.doorway).addr();
     let session = session::open_session(edge, passage, &place, class, session).await?;
     session::tell_profile(edge, client, passage, &place, class, session.as_deref()).await;
-    admit::tell(edge, &mut passage.request.parts.headers, class, &place, permit.began());
+    admit::tell(edge, &mut passage.request.fields, class, &place, permit.began());
     let has_waited = session.is_some() || place.doorway.profile.is_some();
     Ok(Entered { place, permit, session, has_waited, is_own })
 }

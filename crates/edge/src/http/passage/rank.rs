@@ -2,11 +2,11 @@
 //! it comes in; else its partition says it, and a session that is there may say more.
 
 use clones::RouteSession;
-use http::HeaderMap;
 
 use super::session::{Opened, open};
 use super::{Edge, Passage};
 use crate::cookie;
+use crate::fields::Fields;
 use crate::http::refusal::Refusal;
 use crate::table::Place;
 
@@ -14,7 +14,7 @@ use crate::table::Place;
 pub async fn rank(edge: &Edge, passage: &mut Passage, asked: &Place) -> Result<(u8, Opened), Refusal> {
     let (request, route) = (&passage.request, asked.doorway.session.as_ref());
     let class = request.carried_on.unwrap_or(asked.doorway.class);
-    let Some((route, raised)) = route.zip(raised(class, route.map(|route| &**route), &request.parts.headers)) else {
+    let Some((route, raised)) = route.zip(raised(class, route.map(|route| &**route), &request.fields)) else {
         return Ok((class, None));
     };
     let session = open(edge, route, passage, raised).await?;
@@ -23,7 +23,7 @@ pub async fn rank(edge: &Edge, passage: &mut Passage, asked: &Place) -> Result<(
 }
 
 /// What its session would raise it to, if it is there: that must be known before it is let in.
-fn raised(class: u8, route: Option<&RouteSession>, fields: &HeaderMap) -> Option<u8> {
+fn raised(class: u8, route: Option<&RouteSession>, fields: &Fields) -> Option<u8> {
     let spec = &route?.spec;
     let raised = spec.priority?.0;
     (raised > class && cookie::is_shown(fields, &spec.cookie)).then_some(raised)

@@ -27,7 +27,7 @@ pub async fn open_session(
     let route = place.doorway.session.as_ref();
     if opened.as_ref().is_some_and(|session| route.is_none_or(|route| !session.is_of(route))) {
         opened = None;
-        remove_ours(&mut passage.request.parts.headers);
+        remove_ours(&mut passage.request.fields);
     }
     let mut session = match (opened, route) {
         (Some(session), _) => session,
@@ -45,7 +45,7 @@ pub async fn open(
     class: u8,
 ) -> Result<Box<Carried>, Refusal> {
     let answer_time = passage.terms.answer_time;
-    let begins = edge.sessions.begin(Arc::clone(route), &mut passage.request.parts.headers, class, answer_time);
+    let begins = edge.sessions.begin(Arc::clone(route), passage.request.fields.map(), class, answer_time);
     Ok(Box::new(Box::pin(begins).await?))
 }
 
@@ -59,7 +59,7 @@ pub async fn tell_profile(
     session: Option<&Carried>,
 ) {
     let Some(route) = &place.doorway.profile else { return };
-    let who = (&mut passage.request.parts.headers, client.peer.ip, session);
+    let who = (passage.request.fields.map(), client.peer.ip, session);
     let wants = Box::pin(profile::tell(edge, route, who, class)).await;
     if let Some(profile) = &passage.profile {
         let _ = profile.set(wants);

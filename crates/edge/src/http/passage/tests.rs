@@ -20,6 +20,7 @@ use super::deliver::{Underway, deliver};
 use super::session::{close_session, open_session};
 use super::*;
 use crate::api::{Gone, Minted, logs};
+use crate::fields::AnyFields as _;
 use crate::http::check::TOO_LARGE;
 use crate::http::errand::Answer;
 use crate::http::line::Line;
@@ -115,8 +116,16 @@ fn request(client: &Client, method: &str, target: &str, fields: &[&str]) -> Requ
     request.body(Counted::none(&client.flags)).unwrap()
 }
 
+/// The same as it is read of HTTP/1, its fields beside it.
+fn read(client: &Client, method: &str, target: &str, fields: &[&str]) -> (Request<Counted>, Option<Fields>) {
+    let mut request = request(client, method, target, fields);
+    let list = request.headers().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    request.headers_mut().clear();
+    (request, Some(Fields::List(list)))
+}
+
 fn passage(edge: &Edge, client: &Client, target: &str, fields: &[&str]) -> Result<Roomed, Refusal> {
-    understand(edge, client, Instant::now(), request(client, "GET", target, fields), &mut Told::default())
+    understand(edge, client, Instant::now(), read(client, "GET", target, fields), &mut Told::default())
 }
 
 fn shown(fields: &HeaderMap) -> Vec<String> {
@@ -144,11 +153,17 @@ async fn what_a_client_may_not_ask_or_say_goes_no_further() {
         ("GET", "/", &["expect: more"], Err(417)),
         ("GET", "/.coppice/x", &[], Err(404)),
     ] {
-        match (cleanse(&edge, &client, request(&client, method, target, says)), expect) {
-            (Ok(cleansed), Ok(left)) => {
+        let (of_http1, fields) = read(&client, method, target, says);
+        // As it comes over HTTP/2 it has them itself.
+        let map = request(&client, method, target, says);
+        let as_map = cleanse(&edge, &client, map, None).map(|mut cleansed| shown(cleansed.fields.map()));
+        match (cleanse(&edge, &client, of_http1, fields), expect) {
+            (Ok(mut cleansed), Ok(left)) => {
+                assert!(matches!(cleansed.fields, Fields::List(_)), "nobody asked for a map");
                 let mut left: Vec<String> = left.iter().chain(&from).map(|field| (*field).to_owned()).collect();
                 left.sort_unstable();
-                assert_eq!(shown(&cleansed.parts.headers), left, "{says:?}");
+                assert_eq!(shown(cleansed.fields.map()), left, "{says:?}");
+                assert_eq!(as_map.ok(), Some(left), "{says:?}");
                 assert_eq!(cleansed.takes_trailers, says.contains(&"te: trailers"));
             }
             (Err(refusal), Err(status)) => {
@@ -174,7 +189,7 @@ async fn a_request_is_found_once_by_all_spellings_of_its_path_or_refused() {
         let passage = passage(&edge, &client, target, says).unwrap();
         let found = passage.place.as_ref().map(|place| (place.service_name(), place.doorway.class));
         assert_eq!(found, expect, "{target}");
-        let path = passage.request.parts.uri.path();
+        let path = passage.request.uri.path();
         assert_eq!(passage.path.as_deref().unwrap_or(path), &*canonical(path));
         assert_eq!(passage.path.is_some(), target.contains('%'), "kept only where it differs");
     }
@@ -267,7 +282,7 @@ async fn a_session_is_opened_where_the_request_goes_and_only_there() {
     let place = passage.place.clone().unwrap();
     let opened = open_session(&edge, &mut passage, &place, 4, None).await.unwrap();
     assert_eq!(opened.as_ref().map(|session| (session.class, session.is_there())), Some((4, false)));
-    let told = |passage: &Passage| passage.request.parts.headers.contains_key("coppice-session-handle");
+    let told = |passage: &Passage| passage.request.fields.names().any(|name| name == "coppice-session-handle");
     assert!(told(&passage));
     let again = open_session(&edge, &mut passage, &place, 4, opened).await.unwrap();
     let other = edge.pool.table().service("other").unwrap();

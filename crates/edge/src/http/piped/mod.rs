@@ -22,7 +22,6 @@ use clones::RoutePipeline;
 use clones::pipeline::{OnFail, Step};
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -32,8 +31,9 @@ use tokio::time::{Instant, timeout_at};
 use super::body::Source;
 use super::errand::{self, Own};
 use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_REPAIR_AFTER, PIPED_REPAIR_TRIES, PIPED_WAIT_MIN};
-use super::passage::Edge;
+use super::passage::{Cleansed, Edge};
 use super::passed::{DEADLINE, Deadline, PRIORITY};
+use crate::fields::AnyFields as _;
 use crate::meter::PipeCounts;
 use content::{ANSWER, Content, is_changeable, is_for_all, of_made, of_near, of_original, of_partial, takes_any};
 use gather::Lacking;
@@ -111,26 +111,26 @@ impl Piped {
     /// what GET would give.
     pub fn of(
         (pipeline, wants): (Arc<RoutePipeline>, Wants),
-        parts: &mut Parts,
+        request: &mut Cleansed,
         class: u8,
         deadline: Deadline,
     ) -> Self {
         for name in
             [header::RANGE, header::IF_RANGE, header::ACCEPT_ENCODING, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]
         {
-            parts.headers.remove(name);
+            request.fields.take(&name);
         }
-        if parts.method == Method::HEAD {
-            parts.method = Method::GET;
+        if request.method == Method::HEAD {
+            request.method = Method::GET;
         }
-        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let is_own = [header::COOKIE, header::AUTHORIZATION].iter().any(|name| parts.headers.contains_key(name));
-        let host = parts.uri.authority().map(|host| host.as_str());
-        let host = host.or_else(|| parts.headers.get(header::HOST)?.to_str().ok()).unwrap_or_default();
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+        let is_own = [header::COOKIE, header::AUTHORIZATION].iter().any(|name| request.fields.has(name));
+        let host = request.uri.authority().map(|host| host.as_str());
+        let host = host.or_else(|| request.fields.first(&header::HOST)?.to_str().ok()).unwrap_or_default();
         let is_own = is_own || pipeline.spec.uses_profile();
-        let shared = (!is_own && parts.method == Method::GET).then(|| format!("{host}{path}").into());
+        let shared = (!is_own && request.method == Method::GET).then(|| format!("{host}{path}").into());
         let url = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
-        Self { shared, pipeline, method: parts.method.clone(), url, class, until: deadline.at.into(), wants }
+        Self { shared, pipeline, method: request.method.clone(), url, class, until: deadline.at.into(), wants }
     }
 
     /// Where what who asks wants is put, before the service is asked.

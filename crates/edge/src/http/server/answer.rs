@@ -114,7 +114,7 @@ fn length_field(out: &mut Vec<u8>, bytes: u64) {
 
 /// Trailer fields that the head names.
 fn named(fields: &HeaderMap) -> Vec<HeaderName> {
-    listed(fields, header::TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+    listed(fields, &header::TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 /// The time, which is the same for a second.

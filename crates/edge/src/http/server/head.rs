@@ -4,6 +4,7 @@
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Uri, Version};
 
+use crate::fields::Fields;
 use crate::http::check::{self, Framing, HeadScan, Violation};
 use crate::http::headers::FIELDS_ADDED;
 use crate::http::line::keeps;
@@ -12,7 +13,9 @@ use crate::http::rooms;
 /// A request without its body.
 #[derive(Debug)]
 pub struct Head {
+    /// It has no fields itself.
     pub request: Request<()>,
+    pub fields: Fields,
     /// The client would send another one behind it.
     pub keeps: bool,
     /// Its body comes behind it.
@@ -34,17 +37,17 @@ pub fn of(bytes: &[u8], scan: &HeadScan, framing: Framing) -> Result<Head, Viola
     *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| UNREADABLE)?;
     let is_new = parts.minor > 0;
     *request.version_mut() = if is_new { Version::HTTP_11 } else { Version::HTTP_10 };
-    let map = request.headers_mut();
-    *map = rooms::map(scan.fields().len() + FIELDS_ADDED);
+    let mut fields = rooms::list(scan.fields().len() + FIELDS_ADDED);
     for field in scan.fields() {
         let name = rooms::name(&head[field.name()]).map_err(|_| UNREADABLE)?;
         let value = HeaderValue::from_maybe_shared(head.slice(field.value())).map_err(|_| UNREADABLE)?;
         // Two that say the same are one.
-        if name == header::CONTENT_LENGTH && map.contains_key(header::CONTENT_LENGTH) {
+        if name == header::CONTENT_LENGTH && fields.iter().any(|(of, _)| *of == header::CONTENT_LENGTH) {
             continue;
         }
-        map.append(name, value);
+        fields.push((name, value));
     }
-    let keeps = keeps(map, is_new);
-    Ok(Head { request, keeps, has_body: framing != Framing::Length(0) })
+    let fields = Fields::List(fields);
+    let keeps = keeps(&fields, is_new);
+    Ok(Head { request, fields, keeps, has_body: framing != Framing::Length(0) })
 }

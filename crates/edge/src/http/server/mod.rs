@@ -126,7 +126,7 @@ enum Heard {
 /// None: he is gone, or has been silent for long.
 fn heard(talk: &Talk, said: Said) -> Option<(Asked, Heard)> {
     let Talk { edge, client, wire } = talk;
-    let Head { request, keeps, has_body } = match said {
+    let Head { request, fields, keeps, has_body } = match said {
         Said::Head(head) => head,
         Said::Refused(violation) => {
             return Some((Asked { is_head: false, is_new: true, keeps: false }, Heard::Refused(violation)));
@@ -139,7 +139,7 @@ fn heard(talk: &Talk, said: Said) -> Option<(Asked, Heard)> {
         true => Counted::of_http1(FromClient::new(wire), &client.flags),
         false => Counted::none(&client.flags),
     });
-    Some((Asked { is_head, is_new, keeps }, Heard::Request(Understood::of(edge, client, request))))
+    Some((Asked { is_head, is_new, keeps }, Heard::Request(Understood::of(edge, client, request, Some(fields)))))
 }
 
 /// One request and its answer.

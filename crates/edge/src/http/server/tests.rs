@@ -59,7 +59,8 @@ fn same_as_another_reader(bytes: &[u8], head: &Head) {
             theirs.append(name, http::HeaderValue::from_bytes(field.value).unwrap());
         }
     }
-    assert_eq!(*request.headers(), theirs, "{}", bytes.escape_ascii());
+    let mut ours = head.fields.clone();
+    assert!(request.headers().is_empty() && *ours.map() == theirs, "{}", bytes.escape_ascii());
 }
 
 #[tokio::test]
