@@ -192,6 +192,7 @@ async fn a_request_is_found_once_by_all_spellings_of_its_path_or_refused() {
         let path = passage.request.uri.path();
         assert_eq!(passage.path.as_deref().unwrap_or(path), &*canonical(path));
         assert_eq!(passage.path.is_some(), target.contains('%'), "kept only where it differs");
+        assert!(matches!(passage.request.fields, Fields::List(_)), "nobody asked for a map");
     }
     for unclear in ["/x/../pay", "//pay", "/%2Fpay/../pay", "/x\\..\\pay"] {
         let refused = passage(&edge, &client, unclear, &[]).err();
