@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use rustix::fd::OwnedFd;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+
+use crate::fields::{AnyFields, Fields};
 
 /// Header of a request, Mbit/s.
 const DOWNLINK: HeaderName = HeaderName::from_static("downlink");
@@ -80,8 +82,8 @@ struct Rate {
 
 impl Downlinks {
     /// Measures the line of a client, and says in its request what is known of it. What the client says goes before.
-    pub fn tell(&self, client: IpAddr, line: Option<&Socket>, headers: &mut HeaderMap) {
-        if headers.contains_key(&DOWNLINK) || headers.contains_key(&ECT) {
+    pub fn tell(&self, client: IpAddr, line: Option<&Socket>, fields: &mut Fields) {
+        if fields.has(&DOWNLINK) || fields.has(&ECT) {
             return;
         }
         let (network, now) = (network(client), Instant::now());
@@ -94,7 +96,7 @@ impl Downlinks {
             known.note(network, seen, now);
         }
         if let Some(rate) = known.get(network, now) {
-            headers.insert(DOWNLINK, said(rate));
+            fields.set(DOWNLINK, said(rate));
         }
     }
 }
@@ -290,12 +292,12 @@ mod tests {
         let other = Socket::new(socket.own, SocketAddr::new(from.ip(), 1));
         assert_eq!(ask(&other), None);
         // What a client says goes before; who says nothing is told of.
-        let (downlinks, mut headers) = (Downlinks::default(), HeaderMap::new());
-        headers.insert(ECT, HeaderValue::from_static("3g"));
-        downlinks.tell(from.ip(), Some(&socket), &mut headers);
-        assert!(!headers.contains_key(DOWNLINK));
-        headers.remove(ECT);
-        downlinks.tell(from.ip(), Some(&socket), &mut headers);
-        assert!(headers.contains_key(DOWNLINK));
+        let (downlinks, mut fields) = (Downlinks::default(), Fields::List(Vec::new()));
+        fields.set(ECT, HeaderValue::from_static("3g"));
+        downlinks.tell(from.ip(), Some(&socket), &mut fields);
+        assert!(!fields.has(&DOWNLINK));
+        fields.take(&ECT);
+        downlinks.tell(from.ip(), Some(&socket), &mut fields);
+        assert!(fields.has(&DOWNLINK));
     }
 }

@@ -184,7 +184,7 @@ fn understand(
     told.place.clone_from(&place);
     let terms = find::terms(edge, place.as_ref(), &mut request)?;
     if place.as_ref().is_some_and(|place| place.doorway.downlink) {
-        edge.downlinks.tell(client.peer.ip, client.peer.line.as_ref(), &mut request.parts.headers);
+        edge.downlinks.tell(client.peer.ip, client.peer.line.as_ref(), &mut request.fields);
     }
     let deadline = Deadline::of(request.waits, began, terms.answer_time);
     let used = place.as_ref().filter(|place| !place.is_off());
