@@ -2,7 +2,7 @@
 
 use crate::Span;
 
-/// Longest key of any namespace, bytes (state.md, rule 4).
+/// Longest key, bytes (state.md, rule 4). Those of class `linear` may be longer (`linear/src/limits.rs`).
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest value of the `session` class, bytes (state.md, rule 4).
 pub const SESSION_VALUE_BYTES_MAX: usize = 1 << 20;

@@ -10,6 +10,7 @@ use super::functions::{self, Function, Merge, Run};
 use super::limits::ANSWER_BYTES_MAX;
 use super::machine::Asker;
 use super::op::{Op, Over, Ran, Reply, Step};
+use super::order::place_of;
 use super::split::hash_of;
 
 /// A shard, by the range of its hashes, and which of the steps are for it.
@@ -119,6 +120,7 @@ fn merged(step: &Step, mut replies: Vec<Reply>) -> Reply {
             if replies.is_empty() { Reply::Nil } else { replies.swap_remove(number % replies.len()) }
         }
         Merge::Pages => pages(step, replies),
+        Merge::Walk => walk(replies),
     }
 }
 
@@ -159,6 +161,36 @@ fn pages(step: &Step, pages: Vec<Reply>) -> Reply {
     };
     let _ = if is_back { items.into_iter().rev().all(&mut take) } else { items.into_iter().all(&mut take) };
     Reply::List(out)
+}
+
+/// One page of those of several shards (`functions/walk.rs`): up to where all of them have come.
+fn walk(pages: Vec<Reply>) -> Reply {
+    let mut items: BTreeMap<(u64, Bytes), Reply> = BTreeMap::new();
+    let mut next: Option<u64> = None;
+    for page in pages {
+        let Reply::List(page) = page else { continue };
+        if let Some(Reply::Int(cursor @ 1..)) = page.first() {
+            next = Some(next.map_or(*cursor as u64, |next| next.min(*cursor as u64)));
+        }
+        for item in page.get(1..).unwrap_or_default().chunks_exact(2) {
+            if let Reply::Bytes(key) = &item[0] {
+                items.insert((place_of(key), key.clone()), item[1].clone());
+            }
+        }
+    }
+    let (mut page, mut bytes, mut last) = (vec![Reply::Nil], 0, 0);
+    for ((place, key), kind) in items {
+        if bytes > ANSWER_BYTES_MAX / 2 && place != last {
+            next = Some(next.map_or(place, |next| next.min(place)));
+        }
+        if next.is_some_and(|next| place >= next) {
+            break;
+        }
+        (bytes, last) = (bytes + key.len(), place);
+        page.extend([Reply::Bytes(key), kind]);
+    }
+    page[0] = Reply::Int(next.unwrap_or(0) as i64);
+    Reply::List(page)
 }
 
 impl Op {

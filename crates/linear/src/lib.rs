@@ -48,6 +48,7 @@ mod map;
 pub mod moment;
 pub mod once;
 mod op;
+mod order;
 mod pages;
 mod partly;
 mod piece;

@@ -7,12 +7,24 @@ use cluster::raft::LogBounds;
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// Largest command, bytes: it must fit into one frame, as a call and as an entry.
 pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + (16 << 10);
+/// Longest key, bytes. Each stands in every change that is told and in orders of keys, so it is far from what a value may have.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// From this level on; before as many as in any class.
+pub const LONG_KEYS_LEVEL: u32 = 15;
 /// Shards of one namespace: each costs a log entry and some memory on its nodes.
 pub const SHARDS_MAX: u32 = 256;
 /// Steps of one transaction: they are done in one turn, so while small ones take their tens of milliseconds nothing else is done.
 pub const STEPS_MAX: usize = 16_384;
 /// Keys in one answer of a scan.
 pub const SCAN_KEYS_MAX: u64 = 1_000;
+/// Keys that one page of a walk looks at, whatever fits: a millisecond.
+pub const WALK_LOOKED_MAX: usize = 4_096;
+/// Keys that come into their order with each page that is asked for while it is made: some milliseconds.
+pub const WALK_GROWS: usize = 4_096;
+/// The order of keys is forgotten when nobody has walked through them for so long, milliseconds by the group's clock: it takes 60 bytes a key.
+pub const WALK_KEPT_MS: u64 = 600_000;
+/// Pages of a walk through one collection, but for small ones: each page looks at all of it.
+pub const WALK_PAGES_MAX: usize = 64;
 /// Items of one answer that are drawn each anew: there may be more of them than there are items.
 pub const DRAWN_AGAIN_MAX: usize = 16_384;
 /// Items of all sorted sets that one function combines, those counted again that are named again: it takes a second or two at most, and

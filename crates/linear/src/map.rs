@@ -1,12 +1,14 @@
 //! An ordered map whose copy is cheap: leaves of some dozens of entries, shared with copies and copied when changed. A
 //! snapshot of a million keys takes as long as copying twenty thousand pointers.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::order::Order;
 use super::value::Entry;
 
 /// Entries of a leaf. A change under a snapshot copies one leaf; fewer would make more of them to copy with each snapshot.
@@ -21,6 +23,8 @@ pub type Leaf = Vec<(Bytes, Entry)>;
 pub struct Map {
     leaves: BTreeMap<Bytes, Arc<Leaf>>,
     len: usize,
+    /// Of who walks through the keys by cursors that are numbers, if anybody does.
+    order: RefCell<Option<Order>>,
 }
 
 impl Map {
@@ -48,7 +52,12 @@ impl Map {
         let leaf = Arc::make_mut(leaf);
         match leaf.binary_search_by(|(k, _)| k.cmp(&key)) {
             Ok(at) => return Some(std::mem::replace(&mut leaf[at].1, entry)),
-            Err(at) => leaf.insert(at, (key, entry)),
+            Err(at) => {
+                if let Some(order) = self.order.get_mut() {
+                    order.insert(&key);
+                }
+                leaf.insert(at, (key, entry));
+            }
         }
         self.len += 1;
         if leaf.len() > LEAF_MAX {
@@ -66,6 +75,9 @@ impl Map {
             return drop(self.insert(key, entry));
         }
         self.len += 1;
+        if let Some(order) = self.order.get_mut() {
+            order.insert(&key);
+        }
         if leaf.len() < LEAF_FILLED {
             return Arc::make_mut(leaf).push((key, entry));
         }
@@ -78,8 +90,11 @@ impl Map {
     pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let (first, leaf) = self.leaves.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         let at = leaf.binary_search_by(|(k, _)| k[..].cmp(key)).ok()?;
-        let (_, entry) = Arc::make_mut(leaf).remove(at);
+        let (key, entry) = Arc::make_mut(leaf).remove(at);
         self.len -= 1;
+        if let Some(order) = self.order.get_mut() {
+            order.remove(&key);
+        }
         if leaf.is_empty() && !first.is_empty() {
             let first = first.clone();
             self.leaves.remove(&first);
@@ -118,6 +133,24 @@ impl Map {
         let leaves = self.leaves.range::<[u8], _>((Bound::Unbounded, bound)).rev();
         let is_past = move |(key, _): &&(Bytes, Entry)| end.is_some_and(|end| key[..] >= *end);
         leaves.flat_map(|(_, leaf)| leaf.iter().rev()).skip_while(is_past)
+    }
+
+    /// Shows entries in the order of their places (`order.rs`), from this one on, until it is enough. False, and nothing is shown: the
+    /// order is not made yet, but so many keys further than it was.
+    pub fn walk(&self, from: u64, grow: usize, mut show: impl FnMut(u64, &Bytes, &Entry) -> bool) -> bool {
+        let mut order = self.order.borrow_mut();
+        let order = order.get_or_insert_default();
+        order.grow(self, grow);
+        if order.is_whole() {
+            let entry = |(place, key): &(u64, Bytes)| self.get(key).is_none_or(|entry| show(*place, key, entry));
+            let _ = order.from(from).all(entry);
+        }
+        order.is_whole()
+    }
+
+    /// Nobody walks through the keys any more.
+    pub fn forget_order(&mut self) {
+        *self.order.get_mut() = None;
     }
 
     /// The key at this place in their order.

@@ -5,6 +5,7 @@
 //! - A **command** has an id: node, its boot, and a number. Its answer is kept until the node says that it needs no answer
 //!   below a number (`floor`); such commands never happen again. Of a node's former boots nothing happens any more.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use super::database::Beside;
 use super::functions::{self, Run, script};
 use super::history::{Change, History, What};
-use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
+use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX, WALK_GROWS, WALK_KEPT_MS};
 use super::map::Map;
 use super::once::{Kept, Known, Once, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
@@ -86,6 +87,10 @@ pub struct Space {
     doing: &'static str,
     /// Nobody waits here for what comes of commands; likewise.
     unheard: bool,
+    /// When somebody walked through its keys; likewise.
+    walked: Cell<u64>,
+    /// Is it a draft? Whoever works on it waits for nothing.
+    is_draft: bool,
     /// Nor is what the program understands that holds it.
     program: Program,
 }
@@ -113,6 +118,16 @@ pub(super) const KEY_BYTES: usize = class::limits::KEY_BYTES as usize;
 impl Space {
     pub fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// So many keys come into their order with a page of a walk. A draft is gone when somebody asks again.
+    pub fn walk_grows(&self) -> usize {
+        if self.is_draft { usize::MAX } else { WALK_GROWS }
+    }
+
+    /// Somebody walks through its keys.
+    pub fn walk_now(&self) {
+        self.walked.set(self.clock);
     }
 
     /// Milliseconds. As of the last entry.
@@ -245,6 +260,7 @@ impl Space {
             above: self.above,
             history: History::from(self.revision),
             program: self.program,
+            is_draft: true,
             ..Self::default()
         };
         draft.expire();
@@ -728,6 +744,9 @@ impl raft::State for Space {
             return raft::Applied::Beyond;
         }
         self.clock = self.clock.max(batch.clock);
+        if self.walked.get() + WALK_KEPT_MS < self.clock {
+            self.map.forget_order();
+        }
         self.expire();
         self.onces.forget(self.clock);
         for command in batch.commands {

@@ -221,8 +221,6 @@ pub const KEYS_LISTED_MAX: usize = 65_536;
 pub const MULTI_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 /// Keys that one client watches.
 pub const WATCHED_MAX: usize = 1024;
-/// Cursors of SCAN in class `linear` that a node remembers: each is a key. The oldest is forgotten first.
-pub const CURSORS_MAX: usize = 4096;
 /// How old what is read may be after READONLY, unless the client says.
 pub const STALE_DEFAULT: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.

@@ -26,7 +26,6 @@
 //! the node is asked is the wiring's to say ([`Backend`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::rc::Rc;
@@ -34,7 +33,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::Span;
-use bytes::Bytes;
 use host::Crowd;
 use node::{Answer, Ask, View};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -109,8 +107,6 @@ pub struct Node {
     turned_away: Cell<u64>,
     /// What is known of how many keys there are (`INFO`).
     keyspace: Rc<commands::Keyspace>,
-    /// Where scans of class `linear` go on.
-    cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
     /// Bytes of answers that clients have not taken, all connections together.
@@ -155,7 +151,6 @@ impl Node {
             last_id: Cell::new(0),
             turned_away: Cell::new(0),
             keyspace: Rc::default(),
-            cursors: Rc::default(),
             read_bytes: Cell::new(0),
             unread: RefCell::default(),
             slow: RefCell::default(),
@@ -178,30 +173,6 @@ pub struct Room {
 impl Default for Room {
     fn default() -> Self {
         Self { strangers: limits::STRANGERS_MAX, known: limits::CONNECTIONS_MAX }
-    }
-}
-
-/// Cursors are numbers in this protocol, and keys are not: each number stands for the key after which a scan goes on.
-#[derive(Default)]
-struct Cursors {
-    kept: VecDeque<(u64, Bytes)>,
-    last: u64,
-}
-
-impl Cursors {
-    fn keep(&mut self, after: Bytes) -> u64 {
-        if self.kept.len() == limits::CURSORS_MAX {
-            self.kept.pop_front();
-        }
-        self.last += 1;
-        // Unlike one another, so that a cursor of another node is not taken for one of ours.
-        let cursor = base::checksum::place_hash_pair(&after, self.last) >> 1 | 1;
-        self.kept.push_back((cursor, after));
-        cursor
-    }
-
-    fn get(&self, cursor: u64) -> Option<Bytes> {
-        self.kept.iter().rev().find(|(kept, _)| *kept == cursor).map(|(_, after)| after.clone())
     }
 }
 

@@ -1,11 +1,9 @@
 //! What has changed since a version, for those who watch. With `wait` the leader answers when there is something, or
 //! after a while (`watchers.rs`). `now+by` and `wait+by` ask for the function behind each change, too.
 
-use base::limits::KEY_BYTES_MAX;
-
 use super::*;
 use crate::history::{Change, What};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
+use crate::limits::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
 
 /// The level from which a change says which function made it (`base/src/level.rs`).
 const BY_LEVEL: u32 = 8;

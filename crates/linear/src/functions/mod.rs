@@ -38,6 +38,7 @@ pub mod sql;
 mod stream;
 mod text;
 pub mod texts;
+mod walk;
 
 pub use hash_ends::{ENDED as FIELDS_ENDED, LEVEL as FIELDS_END_LEVEL};
 pub use key::PASSED;
@@ -97,6 +98,8 @@ pub enum Merge {
     List,
     /// Pages of a scan.
     Pages,
+    /// Pages of a walk.
+    Walk,
 }
 
 impl Function {
@@ -284,6 +287,7 @@ pub static ALL: &[&[Function]] = &[
     texts::ALL,
     sql::ALL,
     space::ALL,
+    walk::ALL,
     changes::ALL,
 ];
 

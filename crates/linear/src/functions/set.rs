@@ -194,7 +194,7 @@ fn store(space: &mut Space, key: &Bytes, from: &[Bytes], act: fn(&[Option<&Membe
     Ok(count(len))
 }
 
-fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Members>, Wrong> {
+pub(super) fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Members>, Wrong> {
     match space.get(key).map(|entry| &entry.value) {
         None => Ok(None),
         Some(Value::Set(set)) => Ok(Some(set)),

@@ -222,7 +222,7 @@ pub fn number(text: &[u8]) -> Found<f64> {
     score::parse(text).ok_or(Wrong::NotAFloat)
 }
 
-fn shown(score: f64) -> Reply {
+pub(super) fn shown(score: f64) -> Reply {
     Reply::Bytes(score::shown(score).into())
 }
 

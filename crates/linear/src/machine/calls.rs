@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::limits::KEY_BYTES_MAX;
 use base::{AskId, Frame, GroupId, NodeId, Now, Outcome, Priority, Refused, Span, Time, Unknown, kind};
 use bytes::Bytes;
 
@@ -256,8 +255,9 @@ impl Linear {
         {
             return Err(Refused::wrong(why));
         }
-        if let Some(key) = keys.iter().find(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
-            return Err(Refused::wrong(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
+        let most = if self.agreed >= LONG_KEYS_LEVEL { KEY_BYTES_MAX } else { base::limits::KEY_BYTES_MAX };
+        if let Some(key) = keys.iter().find(|key| !(1..=most).contains(&key.len())) {
+            return Err(Refused::wrong(format!("a key has 1 to {most} bytes, this one {}", key.len())));
         }
         if alone && (op.steps.len() > 1 || !op.conditions.is_empty()) {
             return Err(Refused::wrong("what may wait is an operation of its own"));

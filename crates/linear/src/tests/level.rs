@@ -375,3 +375,24 @@ fn keys_that_are_to_end_know_how_long_ago_that_was_said_after_a_restart_of_all()
     lone.wait(idle);
     assert_eq!(lone.disk.len(), before);
 }
+
+#[test]
+fn keys_are_long_when_all_nodes_know_such_and_no_longer_than_they_may_be() {
+    let mut lone = Lone::start(LEVEL, LEVEL, Vec::new());
+    let mut asked =
+        |key: usize| lone.asks_for(Op::of("bank".into(), vec![step(&"k".repeat(key), "number.add", &["1"])]));
+    assert_eq!(asked(65_536), Outcome::Done(Ran::Done(vec![Reply::Int(1)])));
+    assert_eq!(asked(65_536), Outcome::Done(Ran::Done(vec![Reply::Int(2)])));
+    let Outcome::Refused(why) = asked(65_537) else { panic!("it is too long") };
+    assert_eq!(why.why, "a key has 1 to 65536 bytes, this one 65537");
+    // It is the same after a restart.
+    let mut again = Lone::start(LEVEL, LEVEL, lone.disk.clone());
+    let get = again.asks_for(Op::of("bank".into(), vec![step(&"k".repeat(65_536), "get", &[])]));
+    assert_eq!(get, Outcome::Done(Ran::Done(vec![Reply::Bytes("2".into())])));
+    let mut older = Lone::start(LEVEL, 14, Vec::new());
+    let mut asked =
+        |key: usize| older.asks_for(Op::of("bank".into(), vec![step(&"k".repeat(key), "number.add", &["1"])]));
+    assert_eq!(asked(512), Outcome::Done(Ran::Done(vec![Reply::Int(1)])));
+    let Outcome::Refused(why) = asked(513) else { panic!("an older node refuses it at its door") };
+    assert_eq!(why.why, "a key has 1 to 512 bytes, this one 513");
+}

@@ -33,6 +33,7 @@ mod sql;
 mod stale;
 mod texts;
 mod together;
+mod walk;
 
 fn id(seq: u64) -> CommandId {
     CommandId { node: NodeId(1), boot: Boot(1), seq }

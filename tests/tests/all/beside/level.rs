@@ -13,7 +13,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(30);
 const OUTDATED: Option<i32> = Some(78);
 const OLDER: &[&str] = &["--level", "1"];
-const WHY: &str = "this cluster agreed on level 14, this program has 1: start the newer program";
+const WHY: &str = "this cluster agreed on level 15, this program has 1: start the newer program";
 
 /// Three nodes, of which the first is older.
 fn mixed() -> Yard {
@@ -72,10 +72,10 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     let mut yard = mixed();
     let token = yard.namespace_token("bank");
     let view = yard.status(3).unwrap();
-    assert_eq!(levels(&view), (1, vec![1, 14, 14]), "{view}");
+    assert_eq!(levels(&view), (1, vec![1, 15, 15]), "{view}");
     let page = yard.coppice(2, &["status"]).good();
     assert!(
-        page.contains(", level 1\n") && page.contains("level 14 waits for n1, ") && !page.contains("waits for n2"),
+        page.contains(", level 1\n") && page.contains("level 15 waits for n1, ") && !page.contains("waits for n2"),
         "{page}"
     );
 
@@ -102,16 +102,16 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(agree(&yard, 1, &[2, 3]).as_secs(), 0);
     yard.run(1);
-    say(&format!("agreed within {:?} of the newer program's start", agree(&yard, 14, &[1, 2, 3])));
+    say(&format!("agreed within {:?} of the newer program's start", agree(&yard, 15, &[1, 2, 3])));
     (1..=3).for_each(|node| {
         wait_for("what is newer works", SOON, || take(&yard, node, &token));
     });
     wait_for("all nodes tell it", SOON, || {
         let events = yard.status(2)?["events"].to_string();
-        if events.contains("the cluster agrees on level 14: all nodes have it") { Ok(()) } else { Err(events) }
+        if events.contains("the cluster agrees on level 15: all nodes have it") { Ok(()) } else { Err(events) }
     });
     let page = yard.coppice(2, &["status"]).good();
-    assert!(page.contains(", level 14\n") && !page.contains(" waits for "), "{page}");
+    assert!(page.contains(", level 15\n") && !page.contains(" waits for "), "{page}");
 
     // A member knows by its own log.
     yard.kill(3);
@@ -141,6 +141,6 @@ fn a_program_takes_part_with_no_level_that_it_has_not() {
         let mut command = Command::new(coppice());
         let said = tools::run(command.args(["run", "--level", level]), SOON);
         assert_eq!(said.code, Some(2), "the command line is wrong");
-        assert!(said.err.contains("this program has level 14; it takes part with 1 to 14"), "{level}: {}", said.err);
+        assert!(said.err.contains("this program has level 15; it takes part with 1 to 15"), "{level}: {}", said.err);
     }
 }

@@ -66,18 +66,27 @@ fn shards_are_one_namespace_and_follow_the_nodes() {
     assert_eq!(two.ask(&words("MGET")).unwrap(), Word::List(names.iter().map(|name| bulk(&name[1..])).collect()));
     assert_eq!(two.ask(&words("EXISTS")).unwrap(), int(40));
     assert!(matches!(two.ask(&["RANDOMKEY"]).unwrap(), Word::Bulk(key) if names.contains(&key)));
-    let mut scanned = Vec::new();
-    let mut cursor = "0".to_owned();
+    // Each page comes from another node, and one of them is killed and starts again meanwhile.
+    let (mut scanned, mut cursor, mut pages) = (BTreeSet::new(), "0".to_owned(), 0);
     loop {
-        let Word::List(page) = two.ask(&["SCAN", &cursor, "COUNT", "7"]).unwrap() else { panic!("no page") };
+        let mut at = open(&yard, pages % 3 + 1, &token);
+        let Word::List(page) = at.ask(&["SCAN", &cursor, "COUNT", "2"]).unwrap() else { panic!("no page") };
         let [Word::Bulk(next), Word::List(keys)] = &page[..] else { panic!("{page:?}") };
         scanned.extend(keys.iter().map(|key| if let Word::Bulk(key) = key { key.clone() } else { panic!("{key:?}") }));
         cursor = next.clone();
+        pages += 1;
         if cursor == "0" {
             break;
         }
+        assert!(pages < 100, "it comes to no end");
+        if pages == 2 {
+            yard.kill(2);
+            yard.run(2);
+        }
     }
-    assert_eq!(scanned, names, "all keys, once, in order");
+    assert!(pages > 2, "more pages than that: {pages}");
+    assert!(scanned.iter().eq(&names), "all keys: {scanned:?}");
+    let mut two = open(&yard, 2, &token);
     let split = two.ask(&["MSET", "k00", "x", "k01", "x", "k02", "x", "k03", "x", "k04", "x"]).unwrap();
     assert!(
         matches!(&split, Word::Error(text) if text.contains("6 shards") && text.contains("shards = 1")),

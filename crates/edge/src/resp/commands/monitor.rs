@@ -11,7 +11,7 @@ pub static MONITOR: Spec = Spec {
     does: Does::Listen,
     syntax: "",
     summary: "shows each command of the namespace that comes to this node, in Redis' form; QUIT, RESET or the end of the connection ends it",
-    note: "of the connections of this node, in all databases; commands in MULTI are shown when they are said, those of scripts are not; \
+    note: "of the connections of this node, not of the others (ask each), in all databases; commands in MULTI are shown when they are said, those of scripts are not; \
            tokens are `(redacted)`, and ACL, CONFIG and CLIENT LIST, KILL, PAUSE and UNBLOCK are left out, as in Redis; a line is cut \
            behind 64 KiB; who lets 8 MiB of lines wait is closed (`coppice_resp_subscribers_closed_total`)",
     run: |call| {

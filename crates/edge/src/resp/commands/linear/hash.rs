@@ -71,10 +71,10 @@ pub const ALL: &[Spec] = &[
             Keys::One,
             Does::Read,
             "key cursor [MATCH pattern] [COUNT n] [NOVALUES]",
-            "fields and values in pages, in order",
-            |call| pages(call, "hash.scan", 2, Also::NoValues),
+            "fields and values in pages",
+            |call| pages(call, "hash.walk", 2, Also::NoValues),
         ),
-        "a cursor is known to the node that gave it, for a while",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts",
     ),
     noted(
         spec(

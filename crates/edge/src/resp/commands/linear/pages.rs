@@ -63,13 +63,11 @@ impl Page {
         Ok(page)
     }
 
-    /// Where it goes on: behind this; none at the beginning. Err: this node did not give the cursor, or has forgotten it.
-    pub fn after(&self, call: &Call<'_>) -> Result<Option<Bytes>, Reply> {
-        if self.cursor == 0 {
-            return Ok(None);
-        }
-        let after = call.node.cursors.borrow().get(self.cursor);
-        after.map(Some).ok_or_else(|| Reply::error("ERR this node does not know the cursor: begin again with 0"))
+    /// What a walk is asked for.
+    pub fn args(&self) -> Vec<Bytes> {
+        // Those that were given are far below it.
+        let cursor = self.cursor.min(i64::MAX as u64);
+        vec![word(cursor.to_string()), word(self.count.to_string())]
     }
 
     pub fn fits(&self, name: &[u8]) -> bool {
@@ -92,37 +90,38 @@ pub fn prefix_of(pattern: &Bytes) -> Bytes {
     pattern.slice(..plain)
 }
 
-/// A page of the first key's collection: `function` takes where to begin and how many; an item has `width` parts.
+/// A page of the first key's collection: an item has `width` parts.
 pub fn pages(call: &Call<'_>, function: &'static str, width: usize, also: Also) -> Act {
     let page = match Page::read(call.command, 2, also) {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };
-    let args = match page.after(call) {
-        Ok(None) => vec![word("first"), Bytes::new(), word(page.count.to_string())],
-        Ok(Some(after)) => vec![word("after"), after, word(page.count.to_string())],
-        Err(error) => return Act::Now(error),
-    };
-    let step = Step::new(call.command.key(1), function, args);
+    let step = Step::new(call.command.key(1), function, page.args());
     let op = Op { stale: call.client.stale, ..Op::of(call.space().name, vec![step]) };
-    let (space, cursors) = (call.space(), call.node.cursors.clone());
+    let space = call.space();
     Call::later(async move {
-        let items = match space.ask_linear(op).await {
-            Outcome::Done(Ran::Done(got)) => match only(got) {
-                Got::List(items) => items,
-                other => return plain_one(other),
-            },
-            other => return reply(other, plain),
-        };
-        // A short page is the last one.
-        let last = items.chunks(width).last().filter(|_| items.len() >= page.count as usize * width);
-        let next = match last.and_then(|item| item.first()) {
-            Some(Got::Bytes(last)) => cursors.borrow_mut().keep(last.clone()),
-            _ => 0,
+        let (next, items) = match walked(space.ask_linear(op).await) {
+            Ok(walked) => walked,
+            Err(error) => return error,
         };
         let fits = |item: &&[Got]| matches!(&item[0], Got::Bytes(name) if page.fits(name));
         let shown = |item: &[Got]| item[..if page.names_only { 1 } else { width }].to_vec();
         let shown = items.chunks_exact(width).filter(fits).flat_map(shown).map(plain_one).collect();
         Reply::List(vec![Reply::text(next.to_string()), Reply::List(shown)])
     })
+}
+
+/// The next cursor, and what a page has.
+pub fn walked(outcome: Outcome<Ran>) -> Result<(i64, Vec<Got>), Reply> {
+    match outcome {
+        Outcome::Done(Ran::Done(got)) => match only(got) {
+            Got::List(mut page) if matches!(page.first(), Some(Got::Int(_))) => {
+                let items = page.split_off(1);
+                let next = if let Some(Got::Int(next)) = page.first() { *next } else { 0 };
+                Ok((next, items))
+            }
+            other => Err(plain_one(other)),
+        },
+        other => Err(reply(other, plain)),
+    }
 }

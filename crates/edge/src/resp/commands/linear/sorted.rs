@@ -172,10 +172,10 @@ pub const ALL: &[Spec] = &[
             Keys::One,
             Does::Read,
             "key cursor [MATCH pattern] [COUNT n]",
-            "members and scores in pages, in the order of members",
-            |call| pages(call, "sorted.scan", 2, Also::Nothing),
+            "members and scores in pages",
+            |call| pages(call, "sorted.walk", 2, Also::Nothing),
         ),
-        "a cursor is known to the node that gave it, for a while",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts",
     ),
     noted(
         spec(

@@ -6,7 +6,7 @@ use state::linear::Condition;
 
 use state::linear::limits::SCAN_KEYS_MAX;
 
-use super::pages::{Also, Page, prefix_of};
+use super::pages::{Also, Page, prefix_of, walked};
 use super::*;
 use crate::resp::client::{Multi, Queued};
 use crate::resp::commands::channels::send;
@@ -37,10 +37,10 @@ pub const ALL: &[Spec] = &[
             Keys::None,
             Does::ReadAll,
             "cursor [MATCH pattern] [COUNT n] [TYPE type]",
-            "keys in pages, in order; cursor 0 begins and ends",
+            "a page of the keys, and the cursor of the next",
             scan,
         ),
-        "a cursor is known to the node that gave it, for a while",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts; where there are more than 4,096 keys the first pages may be empty",
     ),
     noted(
         spec("KEYS", 2, Keys::None, Does::ReadAll, "pattern", "all keys that fit a pattern, in order", keys),
@@ -224,32 +224,21 @@ fn scan(call: &mut Call<'_>) -> Act {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };
-    let after = match page.after(call) {
-        Ok(after) => after.unwrap_or_default(),
-        Err(error) => return Act::Now(error),
-    };
-    let args = vec![page.prefix(), after, word(page.count.to_string()), word("forward"), word("types")];
-    let scan = vec![Step::new(Bytes::new(), "scan", args)];
-    let op = Op { stale: call.client.stale, over: Over::Each, ..Op::of(call.space().name, scan) };
-    let (space, cursors) = (call.space(), call.node.cursors.clone());
+    let args = page.args().into_iter().chain([page.prefix()]).collect();
+    let walk = vec![Step::new(Bytes::new(), "walk", args)];
+    let op = Op { stale: call.client.stale, over: Over::Each, ..Op::of(call.space().name, walk) };
+    let space = call.space();
     Call::later(async move {
-        let got = match space.ask_linear(op).await {
-            Outcome::Done(Ran::Done(got)) => match only(got) {
-                Got::List(got) => got,
-                other => return plain_one(other),
-            },
-            other => return reply(other, plain),
+        let (next, got) = match walked(space.ask_linear(op).await) {
+            Ok(walked) => walked,
+            Err(error) => return error,
         };
         let pair = |pair: &[Got]| match pair {
             [Got::Bytes(key), Got::Bytes(kind)] => Some((key.clone(), kind.clone())),
             _ => None,
         };
-        let found: Vec<(Bytes, Bytes)> = got.chunks_exact(2).filter_map(pair).collect();
-        // A short page is the last one.
-        let last = found.last().filter(|_| found.len() >= page.count as usize);
-        let next = last.map_or(0, |(last, _)| cursors.borrow_mut().keep(last.clone()));
         let fits = |(key, kind): &(Bytes, Bytes)| page.fits(key) && page.is_of(kind);
-        let keys = found.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
+        let keys = got.chunks_exact(2).filter_map(pair).filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
         Reply::List(vec![Reply::text(next.to_string()), Reply::List(keys)])
     })
 }
