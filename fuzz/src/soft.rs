@@ -55,7 +55,12 @@ pub fn frames(data: &[u8]) -> bool {
                 let frame = Frame::new(*kind, bytes);
                 node.give(Input::Frame { from: NodeId(2 + nth as u64 % 2), frame });
             }
-            None => drop(node.ask(Action::Watch(Watch { prefix: Bytes::new(), after: Some(bytes), hold: Span::ZERO }))),
+            None => drop(node.ask(Action::Watch(Watch {
+                prefix: Bytes::new(),
+                after: Some(bytes),
+                hold: Span::ZERO,
+                ends: true,
+            }))),
         }
         node.give(Input::Wake);
     }

@@ -62,7 +62,7 @@ use class::dump::Record;
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
-pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch, Whole, Why};
+pub use op::{Action, Change, Changes, Did, End, Kind, List, Op, Reply, Side, Watch, Whole, Why};
 pub use spec::Spec;
 
 use catchup::Held;

@@ -12,8 +12,9 @@ use base::Now;
 use bytes::Bytes;
 
 use crate::cell::Cell;
+use crate::dot::Dot;
 use crate::limits::*;
-use crate::op::{Kind, List, Reply, Side};
+use crate::op::{Did, Kind, List, Reply, Side};
 use crate::space::{Address, Space};
 
 /// Of the first item of a list. Each push at an end is one further.
@@ -109,8 +110,11 @@ impl Space {
     pub(crate) fn push(&mut self, now: Now, key: &Bytes, side: Side, values: Vec<Bytes>) -> Option<usize> {
         let end = |(at, _): (&Address, &Cell)| base_of(&at.element);
         let base = match side {
-            Side::Left => self.places(key).next().map(end).map_or(Some(MIDDLE), |first| first.checked_sub(1)),
-            Side::Right => self.places(key).next_back().map(end).map_or(Some(MIDDLE), |last| last.checked_add(1)),
+            // What is below the middle was put at the left end, whatever was there before.
+            Side::Left => self.places(key).next().map_or(MIDDLE, end).min(MIDDLE).checked_sub(1),
+            Side::Right => {
+                self.places(key).next_back().map(end).map_or(Some(MIDDLE), |last| last.max(MIDDLE - 1).checked_add(1))
+            }
         };
         let (base, count) = (base?.to_be_bytes(), values.len());
         let push = self.next_tag();
@@ -145,6 +149,22 @@ impl Space {
             }
             None => Reply::NoRoom,
         }
+    }
+}
+
+/// How the item that this update has put came to its place. Of a push to the left of several it cannot be told whether one of them
+/// was replaced by the node that pushed it.
+pub(crate) fn did(place: &[u8], by: Dot) -> Did {
+    let Some((head, number)) = place.split_last_chunk::<4>() else { return Did::Inserted };
+    let Some((base, tag)) = head.split_last_chunk::<24>() else { return Did::Inserted };
+    let [node, boot, seq] = [0, 8, 16].map(|at| tag[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+    let is_own = (by.life.node.0, by.life.boot.0) == (node, boot);
+    let nth = by.seq.saturating_sub(seq);
+    let side = if base_of(base) < MIDDLE { Side::Left } else { Side::Right };
+    match base.len() {
+        _ if !is_own || side == Side::Right && nth != u64::from(u32::from_be_bytes(*number)) => Did::Replaced,
+        8 => Did::Pushed(side),
+        _ => Did::Inserted,
     }
 }
 

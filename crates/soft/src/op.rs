@@ -122,6 +122,8 @@ pub struct Watch {
     pub after: Option<Bytes>,
     /// How long to wait for a change; 10 s at most.
     pub hold: Span,
+    /// Ends of keys are told, too, as changes of [`Kind::End`]: there is one, or no more.
+    pub ends: bool,
 }
 
 /// What has changed, and how far its reader is then.
@@ -148,6 +150,22 @@ pub struct Change {
     /// Values of writes that did not see each other, and are not read as this one is newer; the newest first. None: one that is too long
     /// to be told. The next write replaces them all.
     pub lost: Vec<Option<Bytes>>,
+    pub did: Did,
+    /// The key has nothing any more.
+    pub is_last: bool,
+}
+
+/// How an element came to be what it is, as far as its cell says: for those who are told of changes by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Did {
+    Put,
+    /// It was counted on since it was put.
+    Counted,
+    /// It was put at an end of a list, or between two items.
+    Pushed(Side),
+    Inserted,
+    /// Another item was put in the place of one.
+    Replaced,
 }
 
 /// Why something has changed, as the node knows that tells it. Of several changes that are told at once it is the last one's.

@@ -20,7 +20,7 @@ use crate::claims;
 use crate::context::Context;
 use crate::dot::Life;
 use crate::limits::*;
-use crate::op::{Change, Changes, Kind, Watch, Why};
+use crate::op::{Change, Changes, Did, Kind, Watch, Why};
 use crate::space::{Address, Space};
 use crate::wire::{self, At, tell};
 use crate::{Asked, Output, Reply, Soft};
@@ -41,6 +41,7 @@ pub struct Watcher {
     asked: Asked,
     space: u32,
     prefix: Bytes,
+    ends: bool,
     cursor: Cursor,
 }
 
@@ -63,7 +64,8 @@ impl Cursor {
 
     /// None: no node has given this for the namespace.
     pub(crate) fn read(bytes: &Bytes, space: u32) -> Option<Self> {
-        let wire::Cursor { space: of, told, at, node, boot, mended } = claims::read::<wire::Cursor>(bytes.clone()).ok()?;
+        let wire::Cursor { space: of, told, at, node, boot, mended } =
+            claims::read::<wire::Cursor>(bytes.clone()).ok()?;
         let at = match at {
             Some(at) => Some(at.read()?),
             None => None,
@@ -76,8 +78,9 @@ impl Cursor {
 
 impl Space {
     /// What has changed since, as much as one answer takes; and moves the cursor behind it.
-    fn changes(&self, cursor: &mut Cursor, prefix: &Bytes) -> Changes {
+    fn changes(&self, cursor: &mut Cursor, prefix: &Bytes, ends: bool) -> Changes {
         let mut told = Changes::default();
+        let tells = |at: &Address| (ends || at.kind != Kind::End) && at.key.starts_with(prefix);
         // A life that was folded meanwhile was told, if its lines are in the cursor.
         cursor.told.adopts(&self.context);
         if !self.floor.is_within(&cursor.told) {
@@ -121,7 +124,7 @@ impl Space {
             for (dot, at) in self.updates(&range) {
                 let made_it = || self.cells.get(at).and_then(Cell::newest).is_some_and(|newest| newest.dot == *dot);
                 match seen.get_mut(at) {
-                    None if at.kind != Kind::End && at.key.starts_with(prefix) => {
+                    None if tells(at) => {
                         let before = told.changes.len();
                         bytes += told.put(self.change_at(at, Some(self.why(*dot))));
                         seen.insert(at, (told.changes.len() > before).then_some((before, made_it())));
@@ -151,7 +154,18 @@ impl Space {
         }
         let value = cell.map(crate::run::value);
         let lost = cell.map(lost).unwrap_or_default();
-        Some(Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value, why, lost })
+        let did = cell.map_or(Did::Put, |cell| did(at, cell));
+        let is_last = value.is_none() && !self.has(&at.key);
+        Some(Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value, why, lost, did, is_last })
+    }
+}
+
+fn did(at: &Address, cell: &Cell) -> Did {
+    match cell.newest() {
+        Some(newest) if at.kind == Kind::Item => crate::list::did(&at.element, newest.dot),
+        // Who puts something cuts what was counted, as far as he has seen it.
+        _ if cell.slots.iter().any(|slot| !slot.is_cut()) => Did::Counted,
+        _ => Did::Put,
     }
 }
 
@@ -190,7 +204,7 @@ impl Soft {
             },
         };
         let is_new = watch.hold == Span::ZERO;
-        let told = held.space.changes(&mut cursor, &watch.prefix);
+        let told = held.space.changes(&mut cursor, &watch.prefix, watch.ends);
         if is_new || told.says_something() {
             return out.push(told.answer(asked.id, id, &cursor));
         }
@@ -199,7 +213,8 @@ impl Soft {
             return out.push(refuse(Refused::busy(why, Span::millis(100))));
         }
         let until = (now.mono + watch.hold.min(WATCH_HOLD)).min(asked.deadline);
-        self.watchers.insert((until, asked.id), Watcher { asked, space: id, prefix: watch.prefix, cursor });
+        self.watchers
+            .insert((until, asked.id), Watcher { asked, space: id, prefix: watch.prefix, ends: watch.ends, cursor });
     }
 
     /// At the end of a turn: tells those who wait what it has brought, and those whose time is over how far they are.
@@ -219,7 +234,7 @@ impl Soft {
                 return false;
             };
             let told = match moved.contains(&watcher.space) {
-                true => held.space.changes(&mut watcher.cursor, &watcher.prefix),
+                true => held.space.changes(&mut watcher.cursor, &watcher.prefix, watcher.ends),
                 false => Changes::default(),
             };
             let is_over = told.says_something() || *until <= now.mono;

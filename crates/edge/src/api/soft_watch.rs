@@ -31,7 +31,7 @@ impl Asks for Soft {
     const NO_CURSOR: &'static str = NO_CURSOR;
 
     async fn ask(place: &mut ByCursor<Self>, api: &Api, hold: Span) -> Result<Told, Problem> {
-        let watch = Question { prefix: place.prefix.clone(), after: place.cursor.clone(), hold };
+        let watch = Question { prefix: place.prefix.clone(), after: place.cursor.clone(), hold, ends: false };
         let op = Op { priority: place.priority, ..Op::of(Arc::clone(&place.ns), Action::Watch(watch)) };
         match asked(api, op, WATCH_HOLD + OP_BUDGET).await? {
             Reply::Changes(Changes { is_reset, changes, cursor, is_more }) => {
@@ -46,7 +46,7 @@ impl Asks for Soft {
 
 /// What lies at a place now; texts and numbers have no element.
 fn event(change: &Change) -> Event {
-    let Change { key, kind, element, value, why, lost } = change;
+    let Change { key, kind, element, value, why, lost, did: _, is_last: _ } = change;
     let mut body = json!({"key": shown_bytes(key), "type": kind.name()});
     if *kind != Kind::Register {
         body["element"] = shown_bytes(element);

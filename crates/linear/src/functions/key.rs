@@ -298,7 +298,11 @@ fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
         [value, when, end, old] if &old[..] == b"old" => (value, when, end, true),
         _ => return Err(Wrong::Arguments),
     };
+    let is_kept = &end[..] == b"keep";
     let end = End::read(space, end, || space.get(key).map_or(End::Never, End::of))?;
+    if matches!(end, End::At(_)) && !is_kept {
+        space.does("put-ending");
+    }
     let old = if wants_old { text_of(space, key)?.cloned() } else { None };
     let stored = is_met(space, key, when)?;
     let version = if stored {

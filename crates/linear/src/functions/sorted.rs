@@ -120,6 +120,11 @@ pub const ALL: &[Function] = &[
     writes("sorted.remove-range", "rank|score|member from to", |space, key, args| match args {
         [by, from, to] => {
             let by = By::read(by, from, to)?;
+            space.does(match &by {
+                By::Rank(..) => "sorted.remove-by-rank",
+                By::Score(..) => "sorted.remove-by-score",
+                By::Member(..) | By::Nothing => "sorted.remove-by-member",
+            });
             let ranks = of(space, key)?.map_or(0..0, |sorted| by.ranks(sorted));
             Ok(count(take(space, key, ranks)?.len()))
         }
@@ -452,6 +457,7 @@ fn end_of(end: &[u8]) -> Found<bool> {
 
 fn pop(space: &mut Space, key: &Bytes, end: &[u8], count: &[u8]) -> Result {
     let (is_max, count) = (end_of(end)?, unsigned(count)?);
+    space.does(if is_max { "sorted.pop-max" } else { "sorted.pop-min" });
     let Some(len) = of(space, key)?.map(Sorted::len) else { return Ok(Reply::Nil) };
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(len);
     let mut items = take(space, key, if is_max { len - count..len } else { 0..count })?;

@@ -41,7 +41,12 @@ impl Reader {
 
 impl World {
     fn ask_watch(&mut self, n: u64, after: Option<Bytes>, prefix: &str, hold: Span) -> u64 {
-        self.ask(n, Action::Watch(Watch { prefix: bytes(prefix), after, hold }))
+        self.ask(n, Action::Watch(Watch { prefix: bytes(prefix), after, hold, ends: false }))
+    }
+
+    /// Everything, also ends.
+    fn ask_watch_ends(&mut self, n: u64, after: Option<Bytes>) -> u64 {
+        self.ask(n, Action::Watch(Watch { prefix: Bytes::new(), after, hold: Span::ZERO, ends: true }))
     }
 
     fn changes(&mut self, id: u64) -> Option<Changes> {
@@ -66,7 +71,8 @@ impl World {
 
 fn change(key: &str, kind: Kind, element: &str, value: Option<Option<&str>>, why: Why) -> Change {
     let value = value.map(|value| value.map(bytes));
-    Change { key: bytes(key), kind, element: bytes(element), value, why: Some(why), lost: Vec::new() }
+    let (did, is_last) = (Did::Put, value.is_none());
+    Change { key: bytes(key), kind, element: bytes(element), value, why: Some(why), lost: Vec::new(), did, is_last }
 }
 
 #[test]
@@ -297,5 +303,58 @@ proptest! {
         prop_assert_eq!(&reader.has, &world.all(1));
         reader.reads(&mut world, 3);
         prop_assert_eq!(&reader.has, &world.all(1));
+    }
+}
+
+/// What was done is told with what changed, as far as cells tell it.
+#[test]
+fn a_change_says_what_was_done_to_its_element() {
+    let mut world = World::new(2);
+    let mut cursor = world.watch(1, None, "", Span::ZERO).cursor;
+    let mut told = |world: &mut World| {
+        world.settle();
+        let id = world.ask_watch_ends(1, Some(cursor.clone()));
+        world.settle();
+        let told = world.changes(id).expect("it is answered at once");
+        cursor = told.cursor;
+        told.changes.iter().map(|of| (of.kind, of.value.is_some(), of.did, of.is_last)).collect::<Vec<_>>()
+    };
+    let field = |by| Action::Add { kind: Kind::Field, key: bytes("h"), element: bytes("f"), by };
+    for by in [2, -5] {
+        world.done(2, field(by));
+        assert_eq!(told(&mut world), [(Kind::Field, true, Did::Counted, false)]);
+    }
+    let pairs = vec![(bytes("f"), Some(bytes("5")))];
+    world.done(1, Action::Put { kind: Kind::Field, key: bytes("h"), pairs });
+    assert_eq!(told(&mut world), [(Kind::Field, true, Did::Put, false)], "it was put since");
+    world.done(1, field(1));
+    assert_eq!(told(&mut world), [(Kind::Field, true, Did::Counted, false)]);
+    world.done(2, Action::End { key: bytes("h"), end: Some(Span::secs(50)) });
+    assert_eq!(told(&mut world), [(Kind::End, true, Did::Put, false)]);
+    world.done(2, Action::End { key: bytes("h"), end: None });
+    assert_eq!(told(&mut world), [(Kind::End, false, Did::Put, false)]);
+    world.done(2, Action::Remove { keys: vec![bytes("h")] });
+    assert_eq!(told(&mut world), [(Kind::Field, false, Did::Put, true)]);
+    let list = |what| Action::List { key: bytes("l"), what };
+    let push = |side, of: &[&str]| {
+        list(List::Push { side, values: of.iter().map(|of| bytes(of)).collect(), only_there: false })
+    };
+    // As each of two nodes pushes to either end, and the list is empty in between.
+    for n in [1, 2, 1] {
+        for side in [Side::Left, Side::Right, Side::Left] {
+            world.done(n, push(side, &["a", "b"]));
+            assert_eq!(told(&mut world), [(Kind::Item, true, Did::Pushed(side), false); 2]);
+        }
+        world.done(n, list(List::Trim { first: 4, last: 5 }));
+        assert_eq!(told(&mut world).len(), 4);
+        world.done(n, push(Side::Left, &["c"]));
+        assert_eq!(told(&mut world), [(Kind::Item, true, Did::Pushed(Side::Left), false)]);
+        world.done(3 - n, list(List::Set { index: 1, value: bytes("x") }));
+        assert_eq!(told(&mut world), [(Kind::Item, true, Did::Replaced, false)]);
+        world.done(n, list(List::Insert { side: Side::Left, pivot: bytes("x"), value: bytes("y") }));
+        assert_eq!(told(&mut world), [(Kind::Item, true, Did::Inserted, false)]);
+        world.done(n, list(List::Trim { first: 9, last: 9 }));
+        let last = told(&mut world);
+        assert!(last.len() == 4 && last.iter().all(|(.., is_last)| *is_last), "{last:?}");
     }
 }

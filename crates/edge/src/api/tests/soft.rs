@@ -1,6 +1,6 @@
 //! What requests on values of class `soft` become, and how what comes of them reads.
 
-use state::soft::{Action, Change, Changes, End, FULL, Kind, List, Op, Reply as Got, Side, Watch, Why};
+use state::soft::{Action, Change, Changes, Did, End, FULL, Kind, List, Op, Reply as Got, Side, Watch, Why};
 
 use super::*;
 
@@ -221,7 +221,7 @@ async fn a_watch_tells_what_changes_and_how_far_one_is() {
     let put = |key: &str, kind, element: &str, value: Option<&[u8]>| {
         let value = Some(value.map(Bytes::copy_from_slice));
         let (key, element) = (key.to_owned().into(), element.to_owned().into());
-        Change { key, kind, element, value, why: None, lost: Vec::new() }
+        Change { key, kind, element, value, why: None, lost: Vec::new(), did: Did::Put, is_last: false }
     };
     let first = Changes {
         is_reset: true,

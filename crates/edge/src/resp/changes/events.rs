@@ -1,6 +1,9 @@
 //! What Redis calls a change (its `notifyKeyspaceEvent`): from the function that made it, or the kind of cell.
 
-use state::soft::{Change, Kind, Why};
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use state::soft::{Change, Did, Kind, Side, Why};
 
 /// Of a function of class `linear` and what is at the key since: a type, `removed` or `ended`. A function that leaves
 /// nothing of a key is told twice, as in Redis: what it did, and `del`.
@@ -9,10 +12,11 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
     let did = match by {
         _ if what == b"ended" => "expired",
         b"remove" | b"take" | b"release" => "del",
-        b"put" | b"text.bit-op" | b"json.merge" | b"sketch.keep-count" | b"hold" if !is_gone => "set",
+        b"put" | b"text.bit-op" | b"json.merge" | b"hold" if !is_gone => "set",
+        b"put-ending" if !is_gone => return ["set", "expire"],
         b"expire" | b"get-expire" if !is_gone => "expire",
         // An end that has passed already.
-        b"put" | b"expire" | b"get-expire" => "del",
+        b"put" | b"put-ending" | b"expire" | b"get-expire" => "del",
         b"persist" => "persist",
         b"copy" | b"load" | b"hash.load" if is_gone => "del",
         b"copy" => "copy_to",
@@ -49,8 +53,13 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
         b"set.store-diff" => "sdiffstore",
         b"sorted.add" => "zadd",
         b"sorted.increase" => "zincr",
+        // A node of before does not say what it went by.
         b"sorted.remove" | b"sorted.remove-range" => "zrem",
-        b"sorted.pop" | b"sorted.pop-first" => "zpop",
+        b"sorted.remove-by-rank" => "zrembyrank",
+        b"sorted.remove-by-score" => "zrembyscore",
+        b"sorted.remove-by-member" => "zrembylex",
+        b"sorted.pop" | b"sorted.pop-first" | b"sorted.pop-min" => "zpopmin",
+        b"sorted.pop-max" => "zpopmax",
         b"sorted.store-inter" => "zinterstore",
         b"sorted.store-union" => "zunionstore",
         b"sorted.store-diff" => "zdiffstore",
@@ -77,29 +86,45 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
     }
 }
 
-/// Of what has changed in class `soft`.
-pub fn of_change(change: &Change) -> &'static str {
-    match (change.why, change.value.is_some()) {
-        (Some(Why::Ended), false) => "expired",
-        (_, is_there) => of_cell(change.kind, is_there),
-    }
+/// Of what has changed in class `soft`, as it is told at once. A command that replaces all of a key is told as what it has put there.
+pub fn of_changes(changes: &[Change]) -> Vec<(Bytes, [&'static str; 2])> {
+    let puts = |change: &&Change| change.kind == Kind::Register && change.value.is_some();
+    let put: BTreeSet<&Bytes> = changes.iter().filter(puts).map(|change| &change.key).collect();
+    let data: BTreeSet<&Bytes> = changes.iter().filter(|of| of.kind != Kind::End).map(|change| &change.key).collect();
+    let is_told = |change: &&Change| match (change.kind, &change.value) {
+        (_, Some(_)) => true,
+        // What was there of another kind, or the end that it had.
+        (Kind::End, None) => change.why == Some(Why::Ended) || !change.is_last && !data.contains(&change.key),
+        (kind, None) => kind == Kind::Register || !put.contains(&change.key),
+    };
+    changes.iter().filter(is_told).map(|change| (change.key.clone(), of_change(change))).collect()
 }
 
-/// Of a cell of class `soft` that is there since, or not any more.
-fn of_cell(kind: Kind, is_there: bool) -> &'static str {
-    match (kind, is_there) {
-        (Kind::End, _) => "expire",
+fn of_change(change: &Change) -> [&'static str; 2] {
+    let is_there = change.value.is_some();
+    let did = match (change.kind, is_there) {
+        _ if change.why == Some(Why::Ended) && !is_there => return ["expired", ""],
+        (Kind::Register, false) => return ["del", ""],
+        (Kind::End, true) => "expire",
+        (Kind::End, false) => "persist",
+        (Kind::Register, true) if change.did == Did::Counted => "incrby",
         (Kind::Register, true) => "set",
-        (Kind::Register, false) => "del",
+        (Kind::Field, true) if change.did == Did::Counted => "hincrby",
         (Kind::Field, true) => "hset",
         (Kind::Field, false) => "hdel",
         (Kind::Member, true) => "sadd",
         (Kind::Member, false) => "srem",
         (Kind::Score, true) => "zadd",
         (Kind::Score, false) => "zrem",
-        (Kind::Item, true) => "rpush",
+        (Kind::Item, true) => match change.did {
+            Did::Pushed(Side::Left) => "lpush",
+            Did::Inserted => "linsert",
+            Did::Replaced => "lset",
+            Did::Pushed(Side::Right) | Did::Put | Did::Counted => "rpush",
+        },
         (Kind::Item, false) => "lrem",
-    }
+    };
+    [did, if change.is_last { "del" } else { "" }]
 }
 
 #[cfg(test)]
@@ -114,6 +139,7 @@ mod tests {
         let silent = [
             // Redis says nothing of these.
             "clear",
+            "sketch.keep-count",
             "stream.ack",
             "stream.claim",
             "stream.claim-auto",
@@ -141,17 +167,62 @@ mod tests {
         }
     }
 
+    fn change(kind: Kind, value: Option<Option<&'static str>>) -> Change {
+        let value = value.map(|value| value.map(|text| Bytes::from_static(text.as_bytes())));
+        let (key, element, why) = (Bytes::from_static(b"k"), Bytes::new(), Some(Why::Local));
+        Change { key, kind, element, value, why, lost: Vec::new(), did: Did::Put, is_last: false }
+    }
+
+    fn told(changes: &[Change]) -> Vec<[&'static str; 2]> {
+        of_changes(changes).into_iter().map(|(_, events)| events).collect()
+    }
+
     #[test]
     fn what_has_ended_in_class_soft_is_told_as_expired() {
-        let change = |why, value: Option<Option<bytes::Bytes>>| {
-            let (key, element) = (bytes::Bytes::from_static(b"k"), bytes::Bytes::new());
-            of_change(&Change { key, kind: Kind::Member, element, value, why, lost: Vec::new() })
-        };
-        assert_eq!(change(Some(Why::Ended), None), "expired");
-        assert_eq!(change(Some(Why::Released), None), "srem");
-        assert_eq!(change(Some(Why::Remote), None), "srem");
+        let of = |why, value| told(&[Change { why, is_last: true, ..change(Kind::Member, value) }]);
+        assert_eq!(of(Some(Why::Ended), None), [["expired", ""]]);
+        assert_eq!(of(Some(Why::Released), None), [["srem", "del"]]);
+        assert_eq!(of(Some(Why::Remote), None), [["srem", "del"]]);
         // Something was written to it since.
-        assert_eq!(change(Some(Why::Ended), Some(None)), "sadd");
+        let there = Change { why: Some(Why::Ended), ..change(Kind::Member, Some(None)) };
+        assert_eq!(told(&[there]), [["sadd", ""]]);
+    }
+
+    /// What Redis 7.2 documents of each command that class `soft` has and that writes.
+    #[test]
+    fn changes_of_class_soft_have_the_names_of_redis() {
+        let counted = |kind| Change { did: Did::Counted, ..change(kind, Some(Some("7"))) };
+        let pushed = |did| Change { did, ..change(Kind::Item, Some(Some("v"))) };
+        let ends = |is| change(Kind::End, is);
+        let last = |kind| Change { is_last: true, ..change(kind, None) };
+        let text = || change(Kind::Register, Some(Some("v")));
+        let some = |kind| change(kind, Some(Some("v")));
+        let two = |one, other| vec![one, other];
+        for (command, changes, expected) in [
+            ("SET, MSET", vec![text()], vec![["set", ""]]),
+            ("SET EX, SETEX, PSETEX", two(text(), ends(Some(None))), vec![["set", ""], ["expire", ""]]),
+            ("SET of what had an end", two(text(), ends(None)), vec![["set", ""]]),
+            ("SET of what was a hash", two(change(Kind::Field, None), text()), vec![["set", ""]]),
+            ("INCR, DECR, INCRBY, DECRBY", vec![counted(Kind::Register)], vec![["incrby", ""]]),
+            ("DEL, UNLINK of a text", two(ends(None), last(Kind::Register)), vec![["del", ""]]),
+            ("DEL of a hash; HDEL of the last field", vec![last(Kind::Field)], vec![["hdel", "del"]]),
+            ("EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT", vec![ends(Some(None))], vec![["expire", ""]]),
+            ("PERSIST", vec![ends(None)], vec![["persist", ""]]),
+            ("HSET, HMSET", vec![some(Kind::Field)], vec![["hset", ""]]),
+            ("HINCRBY", vec![counted(Kind::Field)], vec![["hincrby", ""]]),
+            ("HDEL", vec![change(Kind::Field, None)], vec![["hdel", ""]]),
+            ("SADD", vec![change(Kind::Member, Some(None))], vec![["sadd", ""]]),
+            ("SREM", two(change(Kind::Member, None), last(Kind::Member)), vec![["srem", ""], ["srem", "del"]]),
+            ("ZADD", vec![some(Kind::Score)], vec![["zadd", ""]]),
+            ("ZREM", vec![change(Kind::Score, None)], vec![["zrem", ""]]),
+            ("LPUSH, LPUSHX", vec![pushed(Did::Pushed(Side::Left))], vec![["lpush", ""]]),
+            ("RPUSH, RPUSHX", vec![pushed(Did::Pushed(Side::Right))], vec![["rpush", ""]]),
+            ("LINSERT", vec![pushed(Did::Inserted)], vec![["linsert", ""]]),
+            ("LSET", vec![pushed(Did::Replaced)], vec![["lset", ""]]),
+            ("LREM; LTRIM, too", vec![change(Kind::Item, None)], vec![["lrem", ""]]),
+        ] {
+            assert_eq!(told(&changes), expected, "{command}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use state::soft::limits::WATCH_HOLD;
 use state::soft::{Action, Changes as Told, Op, Reply as Got, Watch};
 use tokio::time::{Instant, sleep};
 
-use super::events::of_change;
+use super::events::of_changes;
 use super::{AGAIN, Changed, Changes, Feed, SILENCE_MAX};
 use crate::resp::limits::OP_BUDGET;
 use crate::resp::ops;
@@ -19,7 +19,7 @@ pub async fn follow(all: &Changes, feed: &Feed) {
     let (mut after, mut heard, mut is_silent) = (None, Instant::now(), false);
     while feed.is_wanted() && all.gate.view().class_of(&feed.namespace) == Class::Soft {
         let hold = if after.is_some() { WATCH_HOLD } else { Span::ZERO };
-        let watch = Watch { prefix: Bytes::new(), after: after.clone(), hold };
+        let watch = Watch { prefix: Bytes::new(), after: after.clone(), hold, ends: true };
         let op = Op::of(Arc::clone(&feed.namespace), Action::Watch(watch));
         let began = Instant::now();
         match ops::soft_outcome(all.gate.ask_for(Ask::Soft(op), WATCH_HOLD + OP_BUDGET).await) {
@@ -36,12 +36,8 @@ pub async fn follow(all: &Changes, feed: &Feed) {
                 }
                 after = Some(cursor);
                 let is_quiet = changes.is_empty();
-                let event = |change: state::soft::Change| Changed {
-                    version: 0,
-                    events: [of_change(&change), ""],
-                    key: change.key,
-                };
-                let mut changed: Vec<Changed> = changes.into_iter().map(event).collect();
+                let event = |(key, events)| Changed { version: 0, key, events };
+                let mut changed: Vec<Changed> = of_changes(&changes).into_iter().map(event).collect();
                 // Fields that were written together are one change, and so is all of a key whose time has come.
                 changed.dedup();
                 all.changed(feed, &changed);
