@@ -16,6 +16,7 @@ use node::declared::kind;
 use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 
+use crate::away_for::AwayFor;
 use crate::doors::{DoorPorts, DoorWishes};
 use crate::plain::say;
 use crate::size::Size;
@@ -36,6 +37,9 @@ pub struct NodeFile {
     /// Clones that it is meant to run at most; 4 for each processor unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clones_max: Option<u32>,
+    /// What others miss that are away is kept for so long; 7d unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_for: Option<AwayFor>,
 }
 
 /// First records of a cluster, until its log has them.
@@ -220,7 +224,7 @@ fn open_empty(dir: &Path) -> Result<DataDir, String> {
 /// `node.toml` comes last, and what says that the node here is one no more goes with it: a folder without it is no node yet.
 fn settle(held: &DataDir, identity: &Identity, at: DoorAddrs, seeds: Vec<SocketAddr>) -> Result<(), String> {
     identity.save(held).map_err(|e| e.to_string())?;
-    let file = NodeFile { seeds, brick_memory: None, overflow: false, clones_max: None };
+    let file = NodeFile { seeds, brick_memory: None, overflow: false, clones_max: None, away_for: None };
     let text = format!(
         "# What is this machine's own. Everything else is declared to the cluster.\n{}{}",
         toml::to_string(&at).expect("plain data"),

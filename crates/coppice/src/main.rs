@@ -5,6 +5,7 @@
 mod acme;
 mod anew;
 mod authority;
+mod away_for;
 mod backup;
 mod certificate;
 mod certificates;

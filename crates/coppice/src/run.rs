@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tracing_subscriber::EnvFilter;
 
 use crate::anew;
+use crate::away_for::AwayFor;
 use crate::certificate::{self, Renewal};
 use crate::class_flags::ClassFlags;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, TunnelDesk};
@@ -89,6 +90,10 @@ pub struct RunArgs {
     /// Clones that this node is meant to run at most (default: as in node.toml, else 4 for each processor)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLONES_MAX)))]
     pub clones_max: Option<u32>,
+    /// What a node misses that is away is kept for it for so long, like 7d or 36h: one that is back later enters the cluster anew.
+    /// The same at all nodes (default: as in node.toml, else 7d)
+    #[arg(long, value_name = "TIME")]
+    pub away_for: Option<AwayFor>,
     #[command(flatten)]
     pub classes: ClassFlags,
     /// Take part as a program of this level would: while an upgrade is on trial, the older program can come back (default: all that
@@ -287,16 +292,17 @@ impl Home {
             }
             (None, None) => state::session::limits::BRICK_BYTES,
         };
+        let mut settings = args.classes.settings();
+        (settings.cache, settings.session.brick_bytes) = (near, brick_bytes);
+        if let Some(away_for) = args.away_for.or(self.file.away_for) {
+            settings.object.away_for = away_for.span();
+        }
         Ok(Birth {
             cluster: self.identity.cluster_name.clone(),
             card,
             seeds: self.seeds.clone(),
             seed: seed()?,
-            settings: state::Settings {
-                cache: near,
-                session: state::session::Settings { brick_bytes },
-                ..args.classes.settings()
-            },
+            settings,
             overflow: args.overflow || self.file.overflow,
             room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
             builtins: services::NAMES,

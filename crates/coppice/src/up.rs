@@ -14,6 +14,7 @@ use node::view::{CloneState, NodeState, NodeView, View};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::away_for::AwayFor;
 use crate::class_flags::ClassFlags;
 use crate::client::{Api, At};
 use crate::demo::{self, Demo};
@@ -64,6 +65,10 @@ pub struct UpArgs {
     /// Clones that each node is meant to run at most (default: 4 for each processor)
     #[arg(long, value_name = "COUNT")]
     pub clones_max: Option<u32>,
+    /// What a node misses that is away is kept for it for so long, like 7d or 36h: one that is back later enters the cluster anew
+    /// (default: 7d)
+    #[arg(long, value_name = "TIME")]
+    pub away_for: Option<AwayFor>,
     /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; with --https-port alone, those of
     /// `coppice certificate`
     #[arg(long, value_name = "DIR")]
@@ -325,6 +330,9 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     command.args(args.classes.options());
     if let Some(most) = args.clones_max {
         command.args(["--clones-max", &most.to_string()]);
+    }
+    if let Some(away_for) = args.away_for {
+        command.args(["--away-for", &away_for.to_string()]);
     }
     if let Some(dir) = &args.tls_dir {
         command.arg("--tls-dir").arg(dir);

@@ -2,6 +2,7 @@
 
 mod acme;
 mod admission;
+mod away;
 mod backup;
 mod bad_input;
 mod cache;
