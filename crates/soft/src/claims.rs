@@ -1,6 +1,6 @@
-//! What a message says that it has, before memory is taken for it. A list of empty parts costs its sender two bytes for each, and its reader
-//! a hundred times as much: 16 MiB of empty updates would be gigabytes. So the bytes are walked once, without taking anything, and what
-//! claims more memory than its length lets an honest one have is no message.
+//! What a message says that it has, before memory is taken for it. A list of empty parts costs its sender two bytes for
+//! each, and its reader a hundred times as much: 16 MiB of empty updates would be gigabytes. So the bytes are walked once,
+//! without taking anything, and what claims more memory than its length lets an honest one have is no message.
 
 use bytes::Bytes;
 use prost::Message;
@@ -14,14 +14,14 @@ use crate::wire::{
 use crate::words::{AReply, AnAction, Call, Called, Pair};
 
 /// A message whose lists are known. `tests` finds a list that is not.
-pub trait Claims: Message + Default {
+pub trait Weighed: Message + Default {
     /// How many bytes of memory a byte of it may claim.
     const TIMES: usize = CLAIM_TIMES;
-    /// Of fields that are lists, or lead to some.
+    /// The fields that are lists, or lead to some.
     const FIELDS: Fields;
 }
 
-/// Of fields, by their tags.
+/// Fields by their tags.
 type Fields = &'static [(u32, Field)];
 
 pub enum Field {
@@ -31,15 +31,15 @@ pub enum Field {
     Fixed,
 }
 
-fn fields<M: Claims>() -> Fields {
+fn fields<M: Weighed>() -> Fields {
     M::FIELDS
 }
 
-const fn each<M: Claims>() -> Field {
+const fn each<M: Weighed>() -> Field {
     Field::Messages(size_of::<M>(), fields::<M>)
 }
 
-const fn one<M: Claims>() -> Field {
+const fn one<M: Weighed>() -> Field {
     Field::Messages(0, fields::<M>)
 }
 
@@ -47,7 +47,7 @@ const NUMBERS: Field = Field::Varints(size_of::<u64>());
 
 macro_rules! claims {
     ($($message:ident: [$($tag:literal => $field:expr),*];)*) => {
-        $(impl Claims for $message {
+        $(impl Weighed for $message {
             const FIELDS: Fields = &[$(($tag, $field)),*];
         })*
     };
@@ -83,24 +83,24 @@ claims! {
     AReply: [3 => each::<Pair>(), 7 => Field::Varints(size_of::<u32>())];
 }
 
-impl Claims for Call {
+impl Weighed for Call {
     const TIMES: usize = CALL_TIMES;
     const FIELDS: Fields = &[(6, one::<AnAction>())];
 }
 
-impl Claims for Called {
+impl Weighed for Called {
     const TIMES: usize = CALL_TIMES;
     const FIELDS: Fields = &[(3, one::<AReply>())];
 }
 
 /// A message of these bytes. What it takes in memory is known to be bounded by them before it is made.
-pub fn read<M: Claims>(bytes: Bytes) -> Result<M, Odd> {
+pub fn read<M: Weighed>(bytes: Bytes) -> Result<M, Odd> {
     is_bounded::<M>(&bytes)?;
     M::decode(bytes).map_err(|_| Odd("bytes that are no message"))
 }
 
 /// Would it be read?
-pub fn is_bounded<M: Claims>(bytes: &[u8]) -> Result<(), Odd> {
+pub fn is_bounded<M: Weighed>(bytes: &[u8]) -> Result<(), Odd> {
     let left = CLAIM_FREE.saturating_add(bytes.len().saturating_mul(M::TIMES));
     Walk { left }.message(bytes, M::FIELDS)
 }
@@ -182,12 +182,12 @@ mod tests {
         bytes.into()
     }
 
-    fn encoded<M: Claims>(path: &[u8], part: &[u8], times: usize) -> Option<usize> {
+    fn encoded<M: Weighed>(path: &[u8], part: &[u8], times: usize) -> Option<usize> {
         M::decode(within(path, part, times)).ok().map(|message| message.encoded_len())
     }
 
     /// Where a message has lists, and of what: found by what it makes of bytes.
-    fn lists<M: Claims>(path: &mut Vec<u8>, found: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    fn lists<M: Weighed>(path: &mut Vec<u8>, found: &mut Vec<(Vec<u8>, Vec<u8>)>) {
         // A field that no message has: text keeps it, a message skips it.
         let (strange, nothing) = ([0xf8, 1, 1], encoded::<M>(path, &[], 0));
         if nothing.is_none() || !path.is_empty() && encoded::<M>(path, &strange, 1) != nothing {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    fn no_list_is_left_out<M: Claims>(name: &str, count: usize) {
+    fn no_list_is_left_out<M: Weighed>(name: &str, count: usize) {
         let mut found = Vec::new();
         lists::<M>(&mut Vec::new(), &mut found);
         for (path, part) in &found {

@@ -267,13 +267,15 @@ impl Soft {
         let is_touched = |at: &Address| served.is_some_and(|served| served.touched.contains_key(at));
         // Past that many it is not known what was touched: then all of the stretch is sent.
         let wanted = Wanted::of(&ask).filter(|_| !served.is_some_and(Served::is_over));
+        let is_asked = self.asked_at.is_some_and(|at| now.mono.since(at) < ASKED_LATELY);
+        let room = if is_asked { PAGE_BYTES_ASKED } else { PAGE_BYTES };
         let (mut bytes, mut until) = (0, end.as_ref());
         let mut cells: BTreeMap<&Address, Whole> = BTreeMap::new();
         for (at, cell) in held.space.cells.range(within) {
             if wanted.as_ref().is_some_and(|wanted| !is_touched(at) && !wanted.has(at, cell)) {
                 continue;
             }
-            if bytes >= PAGE_BYTES {
+            if bytes >= room {
                 until = cells.last_key_value().map(|(at, _)| *at);
                 break;
             }

@@ -7,7 +7,7 @@ use base::{Boot, NodeId, Now};
 use bytes::Bytes;
 
 use crate::checkpoint;
-use crate::claims::{self, Claims};
+use crate::claims::{self, Weighed};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life};
 use crate::machine::kind;
@@ -172,7 +172,7 @@ pub fn contexts(one: &Bytes, other: &Bytes) -> bool {
 /// For what tells ranges of a life that is known otherwise.
 const NOBODY: Life = Life { node: NodeId(1), boot: Boot(1) };
 
-fn read<M: Claims + PartialEq + std::fmt::Debug>(head: &Bytes) -> Option<M> {
+fn read<M: Weighed + PartialEq + std::fmt::Debug>(head: &Bytes) -> Option<M> {
     let message = claims::read::<M>(head.clone()).ok()?;
     let again = claims::read::<M>(message.encode_to_vec().into()).expect("our own bytes are a message");
     assert_eq!(again, message, "another message would be sent");

@@ -106,6 +106,8 @@ pub struct Soft {
     born: Option<Time>,
     /// The moment of this turn.
     turn_at: Time,
+    /// When a client asked something last.
+    asked_at: Option<Time>,
     /// All nodes have agreed on this level.
     level: u32,
     /// What the disk has of namespaces that this node has not been told of yet.
@@ -317,6 +319,7 @@ impl Soft {
             rng,
             born: None,
             turn_at: Time::ZERO,
+            asked_at: None,
             level: 1,
             kept: BTreeMap::new(),
             unread: 0,

@@ -46,11 +46,15 @@ pub const BEYOND_MAX: usize = 64 << 10;
 pub const PAGE_AGAIN: Span = Span::millis(250);
 /// A page of a transfer is closed when it has so many bytes: half a millisecond of work at either side, as others wait meanwhile.
 pub const PAGE_BYTES: usize = 64 << 10;
+/// ... of so many while clients of the node that gives it ask: each of them waits for what is left of a page. It was asked not longer ago
+/// than this.
+pub const PAGE_BYTES_ASKED: usize = 16 << 10;
+pub const ASKED_LATELY: Span = Span::millis(50);
 /// Questions for pages under way to one source of a transfer, at most.
 pub const FILL_WINDOW: usize = 4;
 /// A source that answers so soon is asked for more at once; one that takes longer than the other, for less.
-pub const FILL_FAST: Span = Span::millis(20);
-pub const FILL_SLOW: Span = Span::millis(60);
+pub const FILL_FAST: Span = Span::millis(8);
+pub const FILL_SLOW: Span = Span::millis(24);
 /// Pages of one stretch, about, and stretches at most: each is asked of one source at a time.
 pub const FILL_PAGES: u64 = 4;
 pub const FILL_STRETCHES: u64 = 64;

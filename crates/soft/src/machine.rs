@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::catchup::{self, Held};
 use crate::checkpoint::{self, Keeper};
-use crate::claims::{self, Claims};
+use crate::claims::{self, Weighed};
 use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
@@ -100,7 +100,10 @@ impl Soft {
         self.born.get_or_insert(now.mono);
         self.turn_at = now.mono;
         match input {
-            Input::Ask { id, budget, op } => self.ask(now, Asked { id, deadline: now.mono + budget }, op, out),
+            Input::Ask { id, budget, op } => {
+                self.asked_at = Some(now.mono);
+                self.ask(now, Asked { id, deadline: now.mono + budget }, op, out);
+            }
             Input::Frame { from, frame } => {
                 if let Err(Odd(why)) = self.frame(now, from, frame, out) {
                     self.seen.odd += 1;
@@ -505,7 +508,7 @@ impl Soft {
     }
 
     fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) -> Result<(), Odd> {
-        fn read<M: Claims>(frame: &Frame) -> Result<M, Odd> {
+        fn read<M: Weighed>(frame: &Frame) -> Result<M, Odd> {
             claims::read(frame.head.clone())
         }
         match frame.kind {

@@ -159,9 +159,9 @@ pub struct Change {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     Put,
-    /// It was counted on since it was put.
+    /// Counted on since it was put.
     Counted,
-    /// It was put at an end of a list, or between two items.
+    /// Put at an end of a list, or between two items.
     Pushed(Side),
     Inserted,
     /// Another item was put in the place of one.

@@ -328,7 +328,7 @@ pub(crate) fn read_all(now: Now, cells: Vec<Whole>) -> Result<Vec<(Address, Cell
     cells.into_iter().map(|whole| read(now, whole)).collect()
 }
 
-/// Of how many updates it says that it is their outcome.
+/// How many updates a cell says it is the outcome of.
 fn covered(whole: &Whole) -> u64 {
     let pairs = whole.covers.iter().flat_map(|told| told.bounds.as_chunks::<2>().0);
     pairs.fold(0, |sum: u64, [first, last]| sum.saturating_add(last.saturating_sub(*first).saturating_add(1)))

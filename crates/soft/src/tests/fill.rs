@@ -157,6 +157,28 @@ fn what_is_removed_meanwhile_stays_removed_whoever_gives_and_dies() {
     }
 }
 
+/// Who asks waits for what is left of a page: so they are short then.
+#[test]
+fn pages_are_short_while_clients_ask() {
+    let pages = |asks: bool| {
+        let mut world = World::full(3, 8_000, &"v".repeat(100), |n| n as u64 % 2 + 1);
+        let read = |n: usize| Action::Read { kind: Kind::Register, at: vec![(bytes(&format!("k{n}")), Bytes::new())] };
+        let took = world.fill(3, |world, nth| {
+            for by in 1..=2 {
+                if asks {
+                    world.ask(by, read(nth % 8_000));
+                }
+            }
+        });
+        world.check();
+        world.are_equal();
+        (took.pages.values().sum::<usize>(), took.bytes)
+    };
+    let ((short, much), (long, little)) = (pages(true), pages(false));
+    assert!(short > 3 * long && long > 10, "{short} and {long} pages");
+    assert!(much < little * 21 / 20, "{much} and {little} bytes");
+}
+
 /// All that could tell have gone: what has come is told to others by who has it.
 #[test]
 fn who_was_left_with_half_of_it_gives_that_to_others() {

@@ -57,8 +57,8 @@ proptest! {
     }
 }
 
-/// A frame whose claims are a thousand times its bytes, and one of a few bytes that would fill the index: neither is believed, and this node
-/// goes on.
+/// A frame whose claims are a thousand times its bytes, and one of a few bytes that would fill the index: neither is
+/// believed, and this node goes on.
 #[test]
 fn a_frame_that_claims_more_than_it_has_is_refused_as_a_whole() {
     use crate::wire::{At, Cells, Ranges, Whole};
