@@ -10,6 +10,7 @@ use crate::h2;
 use crate::origin::Origin;
 use crate::peers::{Wrk, scratch, wait_until, wrk};
 use crate::plot::{Line, lines};
+use crate::procs::used_us;
 use crate::proxies::{self, Size, Start};
 use crate::report::{Figure, Report, median};
 
@@ -33,13 +34,22 @@ struct Seconds {
     rates: Vec<f64>,
     p99_us: Vec<f64>,
     errors: u64,
+    answers: u64,
+    /// Processor time of its programs for those.
+    used_us: f64,
 }
 
 impl Seconds {
-    fn add(&mut self, found: &Wrk) {
+    fn add(&mut self, found: &Wrk, used_us: f64) {
         self.rates.push(found.good_per_second());
         self.p99_us.push(found.p99_us);
         self.errors += found.errors;
+        self.answers += found.requests;
+        self.used_us += used_us;
+    }
+
+    fn answer_us(&self) -> f64 {
+        self.used_us / self.answers.max(1) as f64
     }
 }
 
@@ -71,12 +81,11 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
                 // Not always the same one after the same one.
                 for nth in 0..names.len() {
                     let side = (nth + second as usize) % names.len();
-                    let url = if way.is_tls {
-                        format!("https://{}/1k", scene.secure[side])
-                    } else {
-                        format!("http://{}/1k", scene.doors[side])
-                    };
-                    let found = wrk(&url, way.connections, 1, way.is_kept)?;
+                    let (scheme, doors) = if way.is_tls { ("https", &scene.secure) } else { ("http", &scene.doors) };
+                    let Door { addr, .. } = doors[side];
+                    let before = scene.used_us(&doors[side]);
+                    let found = wrk(&format!("{scheme}://{addr}/1k"), way.connections, 1, way.is_kept)?;
+                    let used_us = scene.used_us(&doors[side]) - before;
                     if second == 0 {
                         // The first one warms up.
                         continue;
@@ -90,7 +99,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
                         found.p99_us,
                         found.errors
                     );
-                    seen[side].add(&found);
+                    seen[side].add(&found, used_us);
                 }
             }
         }
@@ -107,7 +116,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         figures(&mut report, &way.name, &names, sides);
     }
     report.notes.push(
-        "one node; wrk -t1, a second each in turn, medians; the origin (nginx, 1 worker) is the same process for all"
+        "one node; wrk -t1, a second each in turn, medians; the origin (nginx, 1 worker) is the same process for all, \
+         its processor time is in nobody's"
             .into(),
     );
     report.write(&plan.out, "edge.csv", &csv)?;
@@ -118,11 +128,15 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 
 fn figures(report: &mut Report, way: &str, names: &[&str], mut sides: Vec<Seconds>) {
     let ours = sides.remove(0);
+    let our_us = ours.answer_us();
     let (rate, p99_us) = (median(ours.rates), median(ours.p99_us));
     for (name, theirs) in names[1..].iter().zip(sides) {
+        let their_us = theirs.answer_us();
         let (their_rate, their_p99_us) = (median(theirs.rates), median(theirs.p99_us));
         report.figures.push(Figure::new(format!("good answers, {way}"), "1/s", rate, name, Some(their_rate)));
         report.figures.push(Figure::new(format!("p99, {way}"), "us", p99_us, name, Some(their_p99_us)));
+        let what = format!("processor time of an answer, {way}");
+        report.figures.push(Figure::new(what, "us", our_us, name, Some(their_us)));
         let errors = (ours.errors as f64, Some(theirs.errors as f64));
         report.figures.push(Figure::new(format!("refused or failed, {way}"), "requests", errors.0, name, errors.1));
     }
@@ -134,15 +148,23 @@ fn figures(report: &mut Report, way: &str, names: &[&str], mut sides: Vec<Second
 /// The origin, a node in front of it, and all peers.
 struct Scene {
     /// Ours first.
-    doors: Vec<SocketAddr>,
+    doors: Vec<Door>,
     /// With TLS.
-    secure: Vec<SocketAddr>,
+    secure: Vec<Door>,
+    /// The process of the origin, which the node has started.
+    origin: i32,
     /// Where their certificate is.
     tls: PathBuf,
     _files: Origin,
     _peers: Vec<crate::peers::Program>,
     // Last, as the origin goes with it.
     _cluster: Cluster,
+}
+
+/// Where a side is asked, and its process.
+struct Door {
+    addr: SocketAddr,
+    pid: i32,
 }
 
 impl Scene {
@@ -161,23 +183,34 @@ impl Scene {
             "the origin serves",
             || matches!(crate::load::http_get(door, "/1k", None), Ok(body) if body.len() == 1024),
         )?;
-        let origin = cluster.clone_addr("origin")?;
+        let origin = cluster.first_clone("origin")?;
+        let node = cluster.pid(0).ok_or("no pid")?;
         let connections = ways.iter().map(|way| way.connections).max().unwrap_or(0);
-        let (mut doors, mut secure) = (vec![door], vec![SocketAddr::new(door.ip(), https)]);
+        let of_node = |addr| vec![Door { addr, pid: node }];
+        let (mut doors, mut secure) = (of_node(door), of_node(SocketAddr::new(door.ip(), https)));
         let mut programs = Vec::new();
         let size = Size { workers: 2, connections };
         let both = [tls.join("lab.crt"), tls.join("lab.key")];
         for (name, start) in peers {
-            let (program, addr) = start(origin, size)?;
+            let (program, addr) = start(origin.addr, size)?;
+            doors.push(Door { addr, pid: program.pid() });
             programs.push(program);
-            doors.push(addr);
             let of_name = proxies::ALL_TLS.iter().find(|(of, _)| of == name);
             let (_, start) = of_name.ok_or_else(|| format!("nobody knows {name} with TLS"))?;
-            let (program, addr) = start(origin, size, both.each_ref().map(PathBuf::as_path))?;
+            let (program, addr) = start(origin.addr, size, both.each_ref().map(PathBuf::as_path))?;
+            secure.push(Door { addr, pid: program.pid() });
             programs.push(program);
-            secure.push(addr);
         }
-        Ok(Self { doors, secure, tls, _files: files, _peers: programs, _cluster: cluster })
+        Ok(Self { doors, secure, origin: origin.pid, tls, _files: files, _peers: programs, _cluster: cluster })
+    }
+}
+
+impl Scene {
+    /// What the programs of a side have used so far.
+    fn used_us(&self, door: &Door) -> f64 {
+        // Only the node has the origin among what it has started.
+        let all = used_us(&[door.pid]);
+        if door.pid == self.doors[0].pid { all - used_us(&[self.origin]) } else { all }
     }
 }
 
