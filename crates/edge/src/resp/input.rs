@@ -37,7 +37,7 @@ impl Input {
         if self.buffer.is_empty() && self.buffer.try_reclaim(wanted) {
             return true;
         }
-        // Never less than doubled, so that a large command is moved a few times only.
+        // Mostly no less than doubled, so that a large command is moved a few times only.
         let size = (self.buffer.len() + wanted + READ_SLACK_BYTES).max(self.hint).max(self.doubled());
         let charge = if size > READ_BYTES_MAX { size } else { 0 };
         let all = self.node.read_bytes.get() - self.charged + charge;
@@ -53,9 +53,10 @@ impl Input {
         true
     }
 
-    /// Twice what an unfinished large command has so far.
+    /// Twice what an unfinished large command has so far, within bounds.
     fn doubled(&self) -> usize {
-        if self.buffer.len() >= READ_STEP_BYTES_MAX { self.buffer.len() * 2 } else { 0 }
+        let len = self.buffer.len();
+        if len >= READ_STEP_BYTES_MAX { len + len.min(READ_GROWS_MAX) } else { 0 }
     }
 
     /// The last read brought as much as there was room for.

@@ -20,8 +20,10 @@ pub const WHOLE_BYTES_MAX: usize = 16 << 20;
 const _: () = assert!(SLICE_ARGS <= state::linear::limits::STEPS_MAX, "a slice is one operation");
 /// Longest argument after AUTH: the largest value of any class. What the namespace's class refuses, it refuses itself.
 pub const ARG_BYTES_MAX: usize = 16 << 20;
-/// One whole command after AUTH. It must be in memory at once, so it is not much more than its largest argument.
-pub const COMMAND_BYTES_MAX: usize = 32 << 20;
+/// One whole command after AUTH. It must be in memory at once; one of more than [`WHOLE_BYTES_MAX`] is done only if it can be cut.
+pub const COMMAND_BYTES_MAX: usize = 128 << 20;
+/// Bytes of commands that are being worked off in slices, of all connections of a node. Past it one is refused, and nothing of it is done.
+pub const WIDE_BYTES_ALL_MAX: usize = 256 << 20;
 /// Longest argument, and longest command, of someone who has not said who they are.
 pub const STRANGER_BYTES_MAX: usize = 64 << 10;
 /// Arguments of a stranger's command: HELLO with AUTH and SETNAME has 7.
@@ -43,13 +45,17 @@ pub const READ_STEP_BYTES_MAX: usize = 1 << 20;
 /// Bytes of unfinished commands of all connections of a node. Past it, a connection whose command needs more than
 /// [`READ_BYTES_MAX`] is refused and closed.
 pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
+/// The buffer of a large command that is not whole yet grows by so much at most.
+pub const READ_GROWS_MAX: usize = 32 << 20;
+const _: () = assert!(COMMAND_BYTES_MAX + 2 * READ_GROWS_MAX < READ_BYTES_ALL_MAX, "the largest has room, alone");
+const _: () = assert!(COMMAND_BYTES_MAX < WIDE_BYTES_ALL_MAX, "there, too");
 
 /// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
 /// may hold. Clients that pipeline more just wait.
 pub const IN_FLIGHT_MAX: usize = 256;
 /// ... and bytes of them, and of their answers, with which one more may still begin: of many small ones nobody notices, and a few of the largest
 /// keep a connection as busy as many do.
-pub const IN_FLIGHT_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+pub const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 /// Commands of a connection that are asked as one operation of class `linear`: a leader does them in a tenth of a
 /// millisecond, and twice as many may be under way ...
 pub const BATCH_COMMANDS_MAX: usize = 128;
@@ -207,6 +213,8 @@ const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's oper
 pub const BLOCKED_MAX: usize = 1024;
 /// Keys that one of them waits for.
 pub const BLOCKED_KEYS_MAX: usize = 256;
+/// ... and bytes of them, but for one alone: a node may have [`BLOCKED_MAX`] times as much for it.
+pub const BLOCKED_KEYS_BYTES_MAX: usize = 128 << 10;
 /// Keys that all of them wait for, or did lately, of which a leader tells when they change.
 pub const QUESTIONS_MAX: usize = 2048;
 /// Who waits for more looks at them, so often.
@@ -217,10 +225,12 @@ pub const QUESTION_KEPT: Duration = Duration::from_secs(12);
 pub const PUT_BACK_TRIES_MAX: usize = 25;
 /// Keys in one answer to KEYS, which is made whole in memory.
 pub const KEYS_LISTED_MAX: usize = 65_536;
-/// Commands between MULTI and EXEC hold so many bytes at most: as many as one command. What the class takes is less.
-pub const MULTI_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+/// Commands between MULTI and EXEC hold so many bytes at most. What the class takes is less.
+pub const MULTI_BYTES_MAX: usize = 32 << 20;
 /// Keys that one client watches.
 pub const WATCHED_MAX: usize = 1024;
+/// ... and bytes of them.
+pub const WATCHED_BYTES_MAX: usize = 512 << 10;
 /// How old what is read may be after READONLY, unless the client says.
 pub const STALE_DEFAULT: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.

@@ -109,6 +109,8 @@ pub struct Node {
     keyspace: Rc<commands::Keyspace>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
+    /// ... and of commands that are being worked off in slices.
+    wide_bytes: Rc<Cell<usize>>,
     /// Bytes of answers that clients have not taken, all connections together.
     unread: RefCell<unread::Kept>,
     /// Who listens to channels.
@@ -152,6 +154,7 @@ impl Node {
             turned_away: Cell::new(0),
             keyspace: Rc::default(),
             read_bytes: Cell::new(0),
+            wide_bytes: Rc::default(),
             unread: RefCell::default(),
             slow: RefCell::default(),
             blocked: Rc::default(),

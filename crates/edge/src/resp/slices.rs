@@ -1,6 +1,7 @@
 //! Commands of very many arguments, worked off in slices: so many arguments are one operation, and the next one begins when that has
 //! ended. Others have their turns between them, and may see that some are done. What cannot be cut so is refused.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use super::Node;
 use super::client::Client;
 use super::commands::{Act, Call, Does, Spec, arity_error};
 use super::encode::Reply;
-use super::limits::{ANSWER_BYTES_MAX, ARGS_WHOLE_MAX, SLICE_ARGS, SLICE_BYTES, WHOLE_BYTES_MAX};
+use super::limits::{ANSWER_BYTES_MAX, ARGS_WHOLE_MAX, SLICE_ARGS, SLICE_BYTES, WHOLE_BYTES_MAX, WIDE_BYTES_ALL_MAX};
 use super::parse::Command;
 use super::work::Work;
 
@@ -74,8 +75,39 @@ pub fn run(client: &Client, node: &Rc<Node>, spec: &'static Spec, command: &Comm
     if !(command.len() - cut.head).is_multiple_of(cut.step) {
         return Act::Now(arity_error(spec));
     }
+    let Some(room) = Room::take(&node.wide_bytes, command.bytes()) else {
+        let most = WIDE_BYTES_ALL_MAX >> 20;
+        return Act::Now(Reply::Error(format!(
+            "BUSY commands of {most} MiB are being worked off at this node, ask again"
+        )));
+    };
     let (client, node, command) = (client.apart(), Rc::clone(node), command.clone());
-    Act::Later(Box::pin(all(client, node, spec, command, cut)))
+    Act::Later(Box::pin(async move {
+        let _room = room;
+        all(client, node, spec, command, cut).await
+    }))
+}
+
+/// What a command holds while it is worked off.
+struct Room {
+    all: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(all: &Rc<Cell<usize>>, bytes: usize) -> Option<Self> {
+        let taken = all.get() + bytes;
+        (taken <= WIDE_BYTES_ALL_MAX).then(|| {
+            all.set(taken);
+            Self { all: Rc::clone(all), bytes }
+        })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes);
+    }
 }
 
 async fn all(mut client: Client, node: Rc<Node>, spec: &'static Spec, command: Command, cut: Cut) -> Reply {
@@ -146,5 +178,22 @@ fn joined(told: Vec<Reply>, join: Join) -> Reply {
             let items = |reply| if let Reply::List(items) = reply { items } else { vec![reply] };
             Reply::List(told.into_iter().flat_map(items).collect())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_are_worked_off_hold_so_much_together_and_give_it_back() {
+        let all = Rc::<Cell<usize>>::default();
+        let half = Room::take(&all, WIDE_BYTES_ALL_MAX / 2).expect("there is room");
+        let rest = Room::take(&all, WIDE_BYTES_ALL_MAX / 2).expect("there is just as much");
+        assert!(Room::take(&all, 1).is_none());
+        drop(half);
+        assert!(Room::take(&all, WIDE_BYTES_ALL_MAX / 2 + 1).is_none() && Room::take(&all, 1).is_some());
+        drop(rest);
+        assert_eq!(all.get(), 0);
     }
 }

@@ -62,6 +62,40 @@ fn a_command_of_very_many_arguments_is_worked_off_in_slices() {
 }
 
 #[test]
+fn a_command_of_64_mib_is_worked_off_and_one_beyond_the_limit_is_told() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        sign_in_linear(&mut stream).await;
+        let value = "v".repeat(1 << 20);
+        let keys: Vec<String> = (0..64).map(|n| format!("m{n}")).collect();
+        let pairs = keys.iter().flat_map(|key| [key.as_str(), value.as_str()]);
+        let all: Vec<&[u8]> = ["MSET"].into_iter().chain(pairs).map(str::as_bytes).collect();
+        let before = toy.priorities.borrow().len();
+        stream.write_all(&resp(&all)).await.unwrap();
+        expect(&mut stream, "+OK\r\n", "MSET of 64 MiB").await;
+        assert!(toy.priorities.borrow().len() - before >= 16, "in slices of 4 MiB");
+        let name = "k".repeat(500);
+        let names: Vec<String> = (0..60_000).map(|n| format!("{name}{n}")).collect();
+        let given = keys.iter().chain(&names).map(String::as_str);
+        let all: Vec<&[u8]> = ["DEL"].into_iter().chain(given).map(str::as_bytes).collect();
+        stream.write_all(&resp(&all)).await.unwrap();
+        expect(&mut stream, ":64\r\n", "DEL of 30 MB").await;
+        // What is too much is told as soon as it is announced.
+        let most = crate::resp::limits::COMMAND_BYTES_MAX / (16 << 20);
+        stream.write_all(format!("*{}\r\n$4\r\nMSET\r\n", 2 * most + 4).as_bytes()).await.unwrap();
+        let text = vec![b'v'; 16 << 20];
+        for _ in 0..most - 1 {
+            stream.write_all(format!("${}\r\n", text.len()).as_bytes()).await.unwrap();
+            stream.write_all(&text).await.unwrap();
+            stream.write_all(b"\r\n").await.unwrap();
+        }
+        stream.write_all(format!("${}\r\n", text.len()).as_bytes()).await.unwrap();
+        expect(&mut stream, "-ERR Protocol error: ", "more than a command may have").await;
+    });
+}
+
+#[test]
 fn what_must_be_done_at_once_is_refused_and_the_connection_goes_on() {
     with_door(|toy, mut stream| async move {
         toy.set_linear();

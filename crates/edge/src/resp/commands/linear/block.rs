@@ -15,7 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::questions::{Known, Questions, ask};
 use super::*;
-use crate::resp::limits::{BLOCKED_KEYS_MAX, BLOCKED_MAX, FAN_OUT_MAX, LOOK_AGAIN, PUT_BACK_TRIES_MAX};
+use crate::resp::limits::{
+    BLOCKED_KEYS_BYTES_MAX, BLOCKED_KEYS_MAX, BLOCKED_MAX, FAN_OUT_MAX, LOOK_AGAIN, PUT_BACK_TRIES_MAX,
+};
 use crate::resp::ops::Space;
 
 pub const ALL: &[Spec] = &[
@@ -402,6 +404,16 @@ fn begin(
     }
 }
 
+/// Why nobody waits for all of these at once.
+pub(super) fn too_many(keys: &[Bytes]) -> Option<Reply> {
+    if keys.len() > BLOCKED_KEYS_MAX {
+        return Some(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
+    }
+    let bytes: usize = keys.iter().map(Bytes::len).sum();
+    let is_long = bytes > BLOCKED_KEYS_BYTES_MAX && keys.len() > 1;
+    is_long.then(|| Reply::Error(format!("ERR waits for keys of {BLOCKED_KEYS_BYTES_MAX} bytes at most at once")))
+}
+
 fn begin_until(
     call: &Call<'_>,
     keys: Vec<Bytes>,
@@ -409,8 +421,8 @@ fn begin_until(
     takes: Takes,
     take: impl Fn(&Bytes) -> Step + 'static,
 ) -> Act {
-    if keys.len() > BLOCKED_KEYS_MAX {
-        return Act::Now(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
+    if let Some(why) = too_many(&keys) {
+        return Act::Now(why);
     }
     let space = call.space();
     let Some(place) = Place::take(&call.node.blocked, &space.name, &keys, Queue::OfKey) else {

@@ -9,10 +9,10 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::block::{Place, Queue, Watch};
+use super::block::{Place, Queue, Watch, too_many};
 use super::stream::{by_key, id, now};
 use super::*;
-use crate::resp::limits::{BLOCKED_KEYS_MAX, BLOCKED_MAX};
+use crate::resp::limits::BLOCKED_MAX;
 
 /// What XREAD or XREADGROUP asks for.
 pub struct Asks {
@@ -147,8 +147,8 @@ pub fn read_group(call: &mut Call<'_>, asks: Asks) -> Act {
 }
 
 fn begin(call: &Call<'_>, asks: Asks, queue: Queue) -> Act {
-    if asks.keys.len() > BLOCKED_KEYS_MAX {
-        return Act::Now(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
+    if let Some(why) = too_many(&asks.keys) {
+        return Act::Now(why);
     }
     let space = call.space();
     let Some(place) = Place::take(&call.node.blocked, &space.name, &asks.keys, queue) else {

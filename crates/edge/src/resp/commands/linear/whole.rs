@@ -96,6 +96,12 @@ fn watch(call: &mut Call<'_>) -> Act {
     if call.client.watched.borrow().len() + keys.len() > WATCHED_MAX {
         return Act::Now(Reply::Error(format!("ERR more than {WATCHED_MAX} keys are watched")));
     }
+    let had: usize = call.client.watched.borrow().iter().map(|condition| condition.key.len()).sum();
+    if had + keys.iter().map(Bytes::len).sum::<usize>() > WATCHED_BYTES_MAX {
+        return Act::Now(Reply::Error(format!(
+            "ERR keys that are watched have {WATCHED_BYTES_MAX} bytes at most together"
+        )));
+    }
     let op = Op::of(call.space().name, keys.iter().map(|key| Step::new(key.clone(), "version", Vec::new())).collect());
     let (space, watched) = (call.space(), call.client.watched.clone());
     Call::later(async move {
