@@ -86,7 +86,7 @@ pub fn of_function(by: &[u8], what: &[u8]) -> [&'static str; 2] {
     }
 }
 
-/// Of what has changed in class `soft`, as it is told at once. A command that replaces all of a key is told as what it has put there.
+/// Names what has changed in class `soft` and is told at once. A command that replaces all of a key is told as what it has put there.
 pub fn of_changes(changes: &[Change]) -> Vec<(Bytes, [&'static str; 2])> {
     let puts = |change: &&Change| change.kind == Kind::Register && change.value.is_some();
     let put: BTreeSet<&Bytes> = changes.iter().filter(puts).map(|change| &change.key).collect();
