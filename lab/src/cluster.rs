@@ -222,6 +222,16 @@ impl Cluster {
         Ok(FirstClone { node, addr: SocketAddr::new(ip, port), pid })
     }
 
+    /// Where all clones of a service listen.
+    pub fn clone_addrs(&self, service: &str) -> Result<Vec<SocketAddr>, String> {
+        let status = self.status()?;
+        let of = status["services"].as_array().into_iter().flatten().find(|of| of["name"] == service);
+        let clones = of.and_then(|of| of["clones"].as_array()).into_iter().flatten();
+        let ports = clones.filter_map(|clone| u16::try_from(clone["port"].as_u64()?).ok());
+        let ip = self.doors("http").first().ok_or("no edge")?.ip();
+        Ok(ports.map(|port| SocketAddr::new(ip, port)).collect())
+    }
+
     pub fn status(&self) -> Result<Value, String> {
         serde_json::from_str(&self.coppice(&["status", "--json"])?).map_err(|e| e.to_string())
     }

@@ -14,6 +14,7 @@ mod etcd;
 mod experiments;
 mod faults;
 mod h2;
+mod hazelcast;
 mod keep;
 mod letters;
 mod load;
@@ -73,6 +74,9 @@ enum Command {
         at_once: usize,
         #[arg(long)]
         takes_ms: u64,
+        /// Now and then so much longer, at most
+        #[arg(long, default_value_t = 0)]
+        varies_ms: u64,
     },
     /// A service of large bodies, for experiments: runs as a clone
     #[command(hide = true)]
@@ -105,7 +109,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages, and only if they are asked for cut, away, fill, memory, checkpoint, loss, idle; `tempest`: latency, rogues; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
+        /// Only these parts, where the experiment has parts (`backup`: MiB; `linear`: three, one, leader, hot, start, idle; `soft`: updates, local, gets, messages, and only if they are asked for cut, away, fill, memory, checkpoint, loss, idle; `tempest`: latency, rogues, services, histogram, redundant; `redis`: commands, pipelines, memory; `mail`: load, kill, start; `cache`: hits, purge; `profiles`: updates, request; `growth`: nodes, routes and more; `figure11`: values, keys, versions, entries)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
@@ -167,8 +171,9 @@ fn main() {
                 std::process::exit(1);
             }
         },
-        Command::Worker { at_once, takes_ms } => {
-            if let Err(error) = worker::run(at_once, std::time::Duration::from_millis(takes_ms)) {
+        Command::Worker { at_once, takes_ms, varies_ms } => {
+            let [takes, varies] = [takes_ms, varies_ms].map(std::time::Duration::from_millis);
+            if let Err(error) = worker::run(at_once, takes, varies) {
                 eprintln!("lab: {error}");
                 std::process::exit(1);
             }

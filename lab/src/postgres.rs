@@ -29,6 +29,8 @@ impl Postgres {
         let data = dir.join("data");
         let data = data.display().to_string();
         run("initdb", &["-D", &data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale"])?;
+        // As many as any experiment has, and the standby.
+        append(&dir.join("data/postgresql.conf"), "max_connections = 400\n")?;
         if has_standby {
             append(&dir.join("data/postgresql.conf"), "synchronous_standby_names = '*'\n")?;
         }

@@ -85,7 +85,7 @@ impl Load {
     }
 
     async fn run(self, begun: Instant, stop: &AtomicBool) -> Result<Seen, String> {
-        let doors: Vec<Door> = self.doors.iter().map(|addr| Door { addr: *addr, idle: Idle::default() }).collect();
+        let doors: Vec<Door> = self.doors.iter().map(|addr| Door::of(*addr)).collect();
         let (mut tasks, mut answers) = (JoinSet::new(), Vec::new());
         let mut turns = vec![0usize; self.kinds.len()];
         for (at, rates) in self.rates.iter().enumerate() {
@@ -151,13 +151,19 @@ impl Running {
 type Idle = Arc<Mutex<VecDeque<TcpStream>>>;
 
 #[derive(Clone)]
-struct Door {
+pub struct Door {
     addr: SocketAddr,
     idle: Idle,
 }
 
+impl Door {
+    pub fn of(addr: SocketAddr) -> Self {
+        Self { addr, idle: Idle::default() }
+    }
+}
+
 async fn one(door: Door, path: String, kind: usize, due: Instant, begun: Instant) -> Answer {
-    let end = match tokio::time::timeout(PATIENCE, ask(&door, &path)).await {
+    let end = match tokio::time::timeout(PATIENCE, ask(&door, "GET", &path)).await {
         Ok(Ok(Reply { status: 200, body })) => match by(&path, &body) {
             Some(by) => End::Done(by),
             None => End::Failed(format!("asked {path}, got {body:?}")),
@@ -171,12 +177,13 @@ async fn one(door: Door, path: String, kind: usize, due: Instant, begun: Instant
     Answer { at: due.saturating_duration_since(begun).as_secs_f64(), ms, kind, end }
 }
 
-struct Reply {
-    status: u16,
-    body: String,
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
 }
 
-async fn ask(door: &Door, path: &str) -> std::io::Result<Reply> {
+/// One request without a body.
+pub async fn ask(door: &Door, method: &str, path: &str) -> std::io::Result<Reply> {
     let once = path.starts_with(ONCE);
     let mut stream = match if once { None } else { kept(&door.idle) } {
         Some(stream) => stream,
@@ -187,7 +194,8 @@ async fn ask(door: &Door, path: &str) -> std::io::Result<Reply> {
         }
     };
     let close = if once { "Connection: close\r\n" } else { "" };
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: lab\r\n{close}\r\n").as_bytes()).await?;
+    let body = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
+    stream.write_all(format!("{method} {path} HTTP/1.1\r\nHost: lab\r\n{close}{body}\r\n").as_bytes()).await?;
     let mut buffer = Vec::with_capacity(512);
     loop {
         if stream.read_buf(&mut buffer).await? == 0 {

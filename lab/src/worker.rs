@@ -2,8 +2,8 @@
 //! costs nearly no processor time, so what an experiment sees is the edge and not the program. An answer repeats the path
 //! and says which clone gave it, which life of it, which version, and how many requests were in it before.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,23 +18,36 @@ struct Worker {
     me: String,
     places: Semaphore,
     takes: Duration,
+    /// Every fourth request, by chance, takes up to so much longer.
+    varies: Duration,
+    chance: Mutex<base::Rng>,
     inside: AtomicUsize,
 }
 
 /// The line of a declaration with which this program runs as a clone.
 pub fn run_line(at_once: usize, takes: Duration) -> Result<String, String> {
+    run_line_of(at_once, takes, Duration::ZERO)
+}
+
+/// ... as a clone whose times vary.
+pub fn run_line_of(at_once: usize, takes: Duration, varies: Duration) -> Result<String, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?.display().to_string();
-    Ok(format!("run = [{me:?}, \"worker\", \"--at-once\", \"{at_once}\", \"--takes-ms\", \"{}\"]\n", takes.as_millis()))
+    let numbers = [at_once as u128, takes.as_millis(), varies.as_millis()];
+    let words = ["--at-once", "--takes-ms", "--varies-ms"].into_iter().zip(numbers);
+    let words: String = words.map(|(word, number)| format!(", {word:?}, \"{number}\"")).collect();
+    Ok(format!("run = [{me:?}, \"worker\"{words}]\n"))
 }
 
 /// Serves HTTP on `HOST` and `PORT` of the environment, as a clone does. Ends with the process.
-pub fn run(at_once: usize, takes: Duration) -> Result<(), String> {
+pub fn run(at_once: usize, takes: Duration, varies: Duration) -> Result<(), String> {
     let of = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set; this runs as a clone"));
     let addr = format!("{}:{}", of("HOST")?, of("PORT")?);
     // A service that was not deployed has no version.
     let version = of("COPPICE_VERSION").unwrap_or_else(|_| "0".into());
     let me = format!("{} {} {version}", of("COPPICE_CLONE")?, of("COPPICE_MEMBER")?);
-    let worker = Arc::new(Worker { me, places: Semaphore::new(at_once), takes, inside: AtomicUsize::new(0) });
+    let chance = Mutex::new(base::Rng::new(std::process::id().into()));
+    let (places, inside) = (Semaphore::new(at_once), AtomicUsize::new(0));
+    let worker = Arc::new(Worker { me, places, takes, varies, chance, inside });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
@@ -104,6 +117,14 @@ async fn echo(mut stream: TcpStream) {
 }
 
 impl Worker {
+    fn more(&self) -> Duration {
+        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        match chance.below(4) {
+            0 => Duration::from_micros(chance.below(self.varies.as_micros() as u64 + 1)),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The caller counts it out of `inside` when the answer is written.
     async fn work(&self, path: &str) -> String {
         let ahead = self.inside.fetch_add(1, Ordering::SeqCst);
@@ -111,7 +132,7 @@ impl Worker {
             tokio::time::sleep(LONG).await;
         } else {
             let _place = self.places.acquire().await;
-            tokio::time::sleep(self.takes).await;
+            tokio::time::sleep(self.takes + self.more()).await;
         }
         format!("{path} {} {ahead}\n", self.me)
     }

@@ -31,6 +31,7 @@ mod ninja34;
 mod objects;
 mod onebrick;
 mod overload;
+pub mod petstore;
 mod porcupine14;
 mod priorities;
 pub mod profiles;
@@ -105,7 +106,7 @@ pub const ALL: [(&str, &str, Run); 45] = [
     ),
     (
         "tempest",
-        "class `soft`: requests by number of clients beside Redis and PostgreSQL, stale answers of an overloaded node (Tempest 4, 5)",
+        "class `soft`: requests by number of clients beside Redis and PostgreSQL, stale answers of an overloaded node, pages of seven services (Tempest 4 to 8)",
         tempest::run,
     ),
     (

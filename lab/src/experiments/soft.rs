@@ -7,6 +7,7 @@ use crate::Plan;
 use crate::closed::Shape;
 use crate::deliveries::{self, Crowd};
 use crate::experiments::softlong;
+use crate::hazelcast::Hazelcast;
 use crate::nats::Nats;
 use crate::peers::Redis;
 use crate::report::Report;
@@ -39,6 +40,11 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         }
         if plan.has("local") {
             halves(plan, 1, round, &mut sides)?;
+            if let Err(why) = replicated(plan, round, &mut sides)
+                && round == 0
+            {
+                report.notes.push(why);
+            }
         }
         if plan.has("gets") {
             gets(plan, round, &mut sides)?;
@@ -68,6 +74,19 @@ fn halves(plan: &Plan, copies: u8, round: usize, sides: &mut Sides) -> Result<()
     }
     for &clients in &connections {
         sides.add(&what(clients), name, round, load(&target, &redis.pids(), Does::Half, &shape(clients))?);
+    }
+    Ok(())
+}
+
+/// What `copies = 1` is beside: a map of Hazelcast that every member has whole.
+fn replicated(plan: &Plan, round: usize, sides: &mut Sides) -> Result<(), String> {
+    let connections = if plan.connections.is_empty() { CONNECTIONS.to_vec() } else { plan.connections.clone() };
+    let hazelcast = Hazelcast::start(3)?;
+    for clients in connections {
+        let shape = Shape { clients, length: Duration::from_secs(plan.seconds), each: 1 };
+        let what = format!("updates and reads of 100 B, copies 1, {clients} clients");
+        let ran = load(&hazelcast.target, &hazelcast.pids(), Does::Half, &shape)?;
+        sides.add(&what, "hazelcast, ReplicatedMap", round, ran);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Tempest's figures on class `soft`. 4: how long a request of a cart takes, by number of clients, beside Redis, Redis that
 //! waits for a replica, and PostgreSQL with a standby. 5: rogue clients overload one node of three while another one is
-//! written to: answers of the overloaded one that are older than what was acknowledged before they were asked for.
+//! written to: answers of the overloaded one that are older than what was acknowledged before they were asked for. 6 to 8: pages of several
+//! services (`petstore.rs`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::Plan;
 use crate::client::{Conn, command};
 use crate::closed::{Caller, Shape, run as run_closed, runtime};
+use crate::experiments::petstore;
 use crate::load::Target;
 use crate::peers::Redis;
 use crate::postgres::{self, Postgres};
@@ -19,10 +21,12 @@ use crate::space::Space;
 use crate::words::{Does, load};
 
 /// In this order.
-pub const PARTS: [&str; 2] = ["latency", "rogues"];
+pub const PARTS: [&str; 5] = ["latency", "rogues", "services", "histogram", "redundant"];
 const CLIENTS: [usize; 4] = [1, 8, 32, 128];
-/// A run of one side with so many clients takes no longer, seconds.
-const LENGTH_MAX: u64 = 4;
+/// A run of one side with so many clients takes no longer, seconds, and there are no more rounds: each part ends within a
+/// minute and a half.
+const LENGTH_MAX: u64 = 3;
+const ROUNDS_MAX: usize = 1;
 const VALUE_BYTES: usize = 100;
 
 const ROGUES: usize = 128;
@@ -41,7 +45,7 @@ const KEY: &[u8] = b"tempest";
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("tempest");
     let mut sides = Sides::default();
-    for round in 0..plan.rounds {
+    for round in 0..plan.rounds.min(ROUNDS_MAX) {
         if plan.has("latency") {
             latency(plan, round, &mut sides, &mut report)?;
         }
@@ -50,14 +54,25 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     if plan.has("rogues") {
         rogues(plan, &mut report)?;
     }
+    if plan.has("services") {
+        petstore::services(plan, &mut report)?;
+    }
+    if plan.has("histogram") {
+        petstore::histogram(plan, &mut report)?;
+    }
+    if plan.has("redundant") {
+        petstore::redundant(plan, &mut report)?;
+    }
     Ok(report)
 }
 
 fn latency(plan: &Plan, round: usize, sides: &mut Sides, report: &mut Report) -> Result<(), String> {
+    let all = if plan.connections.is_empty() { CLIENTS.to_vec() } else { plan.connections.clone() };
     let shape = |clients| Shape { clients, length: Duration::from_secs(plan.seconds.min(LENGTH_MAX)), each: 1 };
     let what = |clients| format!("updates and reads of {VALUE_BYTES} B, {clients} clients");
     let of = |target: &Target, pids: &[i32], name: &str, sides: &mut Sides| {
-        for clients in CLIENTS {
+        for &clients in &all {
+            eprintln!("tempest: {name}, {clients} clients");
             sides.add(&what(clients), name, round, load(target, pids, Does::Half, &shape(clients))?);
         }
         Ok::<(), String>(())
@@ -71,7 +86,8 @@ fn latency(plan: &Plan, round: usize, sides: &mut Sides, report: &mut Report) ->
     drop(redis);
     match Postgres::start(true) {
         Ok(postgres) => {
-            for clients in CLIENTS {
+            for &clients in &all {
+                eprintln!("tempest: postgresql, {clients} clients");
                 let addr = postgres.addr;
                 let open = move |index| Row::open(addr, index);
                 sides.add(
@@ -134,7 +150,9 @@ fn rogues(plan: &Plan, report: &mut Report) -> Result<(), String> {
         let (target, scene) = of(&scene);
         move || runtime()?.block_on(reads(&target, &scene, begun))
     });
+    eprintln!("tempest: calm for {} s", CALM.as_secs());
     std::thread::sleep(CALM);
+    eprintln!("tempest: rogues for {} s, then {} s without", STORMY.as_secs(), AFTER.as_secs());
     scene.storms.store(true, Ordering::SeqCst);
     let rogues = std::thread::spawn({
         let (target, scene) = of(&scene);
