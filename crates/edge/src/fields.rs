@@ -11,7 +11,7 @@ pub type List = Vec<(HeaderName, HeaderValue)>;
 #[derive(Clone, Debug)]
 pub enum Fields {
     List(List),
-    /// Of HTTP/2, and where a map was asked for. It is larger than all else that is known of most requests.
+    /// Fields of HTTP/2, and where a map was asked for. A map is larger than all else that is known of most requests.
     Map(Box<HeaderMap>),
 }
 
@@ -126,7 +126,7 @@ impl Fields {
         }
     }
 
-    /// The same as a map, from now on.
+    /// Makes a map of them, from now on.
     pub fn map(&mut self) -> &mut HeaderMap {
         if let Fields::List(list) = self {
             let mut map = HeaderMap::with_capacity(list.len());

@@ -331,7 +331,7 @@ fn doors(
             cache: cache(),
             pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
             access_log: service.access_log,
-        downlink: service.downlink,
+            downlink: service.downlink,
             https: service.https,
             count: Arc::clone(count),
             allows,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::order::Order;
+use super::order::KeyOrder;
 use super::value::Entry;
 
 /// Entries of a leaf. A change under a snapshot copies one leaf; fewer would make more of them to copy with each snapshot.
@@ -23,8 +23,8 @@ pub type Leaf = Vec<(Bytes, Entry)>;
 pub struct Map {
     leaves: BTreeMap<Bytes, Arc<Leaf>>,
     len: usize,
-    /// Of who walks through the keys by cursors that are numbers, if anybody does.
-    order: RefCell<Option<Order>>,
+    /// The order for who walks through the keys by cursors that are numbers, if anybody does.
+    order: RefCell<Option<KeyOrder>>,
 }
 
 impl Map {

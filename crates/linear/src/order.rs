@@ -27,19 +27,19 @@ type Placed = (u64, Bytes);
 
 /// Invariant: those keys of its map that are below `next`, each with its place; all of them without a `next`.
 #[derive(Clone)]
-pub struct Order {
+pub struct KeyOrder {
     /// By the first of each, or what was: not above it.
     leaves: BTreeMap<Placed, Arc<Vec<Placed>>>,
     next: Option<Bytes>,
 }
 
-impl Default for Order {
+impl Default for KeyOrder {
     fn default() -> Self {
         Self { leaves: BTreeMap::new(), next: Some(Bytes::new()) }
     }
 }
 
-impl Order {
+impl KeyOrder {
     pub fn is_whole(&self) -> bool {
         self.next.is_none()
     }

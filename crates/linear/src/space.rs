@@ -120,7 +120,7 @@ impl Space {
         &self.map
     }
 
-    /// So many keys come into their order with a page of a walk. A draft is gone when somebody asks again.
+    /// Keys that come into their order with a page of a walk. A draft is gone when somebody asks again.
     pub fn walk_grows(&self) -> usize {
         if self.is_draft { usize::MAX } else { WALK_GROWS }
     }

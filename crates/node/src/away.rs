@@ -31,7 +31,7 @@ pub struct Record {
     pub node: NodeId,
     /// Of [`AWAY_PARTS`].
     pub parts: u32,
-    /// So many of them in a row no more nodes were away than had copies of what it has. What it alone has is a copy of what others have
+    /// Parts in a row in which no more nodes were away than had copies of what it has. What it alone has is a copy of what others have
     /// when these are [`AWAY_ALONE_PARTS`]; they count up to that. 0 in records of older programs.
     #[serde(default)]
     pub alone: u32,
@@ -52,7 +52,7 @@ fn record(now: &Declared, name: &str, node: NodeId) -> Option<Record> {
     facts::decode::<Record>(now.get(kind::AWAY, name)?).filter(|record| record.node == node)
 }
 
-/// So many parts of a time, for people.
+/// The length of some parts of a time, for people.
 fn days(within: Span, parts: u32) -> String {
     let days = within.as_millis() as f64 / 86_400_000.0 * f64::from(parts) / f64::from(AWAY_PARTS);
     format!("{days:.1} days")

@@ -12,7 +12,7 @@ pub(crate) struct Alone {
     since: Option<Time>,
     /// A node of the cluster spoke to it: in this life, and after it was alone for long.
     is_heard: bool,
-    /// It was alone for so long that it may be gone.
+    /// True when the node was alone for so long that it may be gone.
     was_long: bool,
 }
 

@@ -434,11 +434,9 @@ fn a_pack_that_is_believed_before_it_is_forced_is_caught() {
 /// A deletion that is kept apart, of a namespace that was removed, was taken out again to be pushed to nodes that had dropped theirs.
 #[test]
 fn what_was_removed_with_its_namespace_is_pushed_to_nobody() {
-    for (seed, loss, disks_go) in [
-        (15972816898995393004, 0.0, true),
-        (13437515082074813264, 0.23, false),
-        (14059521155174029493, 0.1211, false),
-    ] {
+    for (seed, loss, disks_go) in
+        [(15972816898995393004, 0.0, true), (13437515082074813264, 0.23, false), (14059521155174029493, 0.1211, false)]
+    {
         let mut story = Story::new(seed, loss);
         for _ in 0..120 {
             story.step(disks_go);

@@ -29,7 +29,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, Bad> {
     }
 }
 
-/// The same for who wants this of it: it may have fewer pixels, if those are enough.
+/// The picture for who wants this of it: with fewer pixels than the file has, if those are enough.
 ///
 /// # Errors
 /// As [`decode`].

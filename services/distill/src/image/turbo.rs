@@ -10,7 +10,7 @@ fn cannot(why: impl std::fmt::Display) -> Bad {
     Bad::Broken(why.to_string())
 }
 
-/// By how much it may be smaller at once, if so much is wanted of it. Sides are divided without a rest, so its shape stays.
+/// The factor by which a picture may be smaller at once, if so much is wanted of it. Sides are divided without a rest, so its shape stays.
 fn scale((width, height): (usize, usize), wanted: (u32, u32)) -> ScalingFactor {
     let fits = |by: &usize| {
         let is_whole = width.is_multiple_of(*by) && height.is_multiple_of(*by);
@@ -40,7 +40,7 @@ pub fn decode(bytes: &[u8], have: (u32, u32), wanted: (u32, u32)) -> Result<(u32
 }
 
 /// # Errors
-/// It has a size that no JPEG has.
+/// The picture has a size that no JPEG has.
 pub fn encode(picture: &Picture, quality: u8) -> Result<Vec<u8>, Bad> {
     let mut encoder = Compressor::new().map_err(cannot)?;
     encoder.set_quality(i32::from(quality)).map_err(cannot)?;
