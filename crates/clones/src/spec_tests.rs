@@ -115,7 +115,7 @@ fn the_known_keys_are_the_types_keys() {
     };
     let (minute, hour) = (Some(Span::secs(60)), Some(Span::secs(3600)));
     let spec = ServiceSpec { before_timeout: minute, run_timeout: hour, schedule: Some("@daily".into()), ..spec };
-    let spec = ServiceSpec { every: hour, catch_up: true, rerun: true, ..spec };
+    let spec = ServiceSpec { every: hour, catch_up: true, rerun: true, downlink: true, ..spec };
     let (https, hsts) = (Some(crate::Https::Redirect), Some(Span::secs(365 * 86_400)));
     let limits = crate::Bounds { memory: Some(1 << 30), pids: Some(100), files: Some(1024) };
     let spec = ServiceSpec { https, hsts, limits, user: Some("shop".into()), ..spec };

@@ -289,8 +289,9 @@ mod tests {
         client.read_exact(&mut [0; 50_000]).unwrap();
         let after = std::iter::repeat_with(|| ask(&socket).unwrap()).find(|seen| seen.taken >= 50_000).unwrap();
         assert!(after.rate > 100_000, "{after:?}");
+        // Where there is no such connection it may tell of the socket that listens.
         let other = Socket::new(socket.own, SocketAddr::new(from.ip(), 1));
-        assert_eq!(ask(&other), None);
+        assert!(ask(&other).is_none_or(|seen| seen.taken == 0));
         // What a client says goes before; who says nothing is told of.
         let (downlinks, mut fields) = (Downlinks::default(), Fields::List(Vec::new()));
         fields.set(ECT, HeaderValue::from_static("3g"));
