@@ -590,7 +590,7 @@ impl Front {
             answered.headers.append(header::VARY, HeaderValue::from_static("Cookie"));
         }
         answered.headers.insert(ANSWER, EXACT);
-        answered.headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        answered.headers.append(header::VARY, HeaderValue::from_static("Accept, Save-Data, ECT, Downlink"));
         if let Some(form) = form {
             answered.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(form.mime()));
             let flow = thin::Flow::new(page, encoding, form);

@@ -50,7 +50,8 @@ pub fn apply(edit: &mut Edit, headers: &HeaderMap) {
     }
 }
 
-fn quality(headers: &HeaderMap) -> Option<u8> {
+/// The quality that its line carries, for who says something of it, or wants to save.
+pub fn quality(headers: &HeaderMap) -> Option<u8> {
     let line = text(headers, &["downlink"]).and_then(|rate| rate.parse::<f32>().ok());
     let is_below = |most: f32| line.is_some_and(|rate| rate < most);
     match text(headers, &["ect"]) {

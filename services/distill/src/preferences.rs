@@ -12,6 +12,7 @@ use sdk::axum::http::{HeaderMap, header};
 use sdk::{Linear, Profiles, Wants};
 use serde::{Deserialize, Serialize};
 
+use crate::hints;
 use crate::image::{Edit, Mode, Resize};
 use crate::limits::*;
 
@@ -80,6 +81,13 @@ impl Preferences {
     }
 }
 
+/// What somebody gets who has chosen nothing: as much as the line carries, where that is known (`hints.rs`).
+fn usual(headers: &HeaderMap) -> Preferences {
+    let usual = Preferences::default();
+    let quality = hints::quality(headers).map_or(usual.quality, |of_line| of_line.min(usual.quality));
+    Preferences { quality, ..usual }
+}
+
 /// What the part of a picture's URL asks for.
 pub fn edit_of(part: &str) -> Option<Edit> {
     let (rest, grey) = part.strip_suffix('g').map_or((part, false), |rest| (rest, true));
@@ -130,7 +138,7 @@ impl Readers {
     }
 
     pub async fn of(&self, reader: Option<&str>, during: &HeaderMap) -> Preferences {
-        let Some(reader) = reader else { return Preferences::default() };
+        let Some(reader) = reader else { return usual(during) };
         match sdk::profile(during).filter(|_| self.profiles.is_some()) {
             Some(Wants::Known(found)) => {
                 self.saw(reader, &found);
@@ -140,7 +148,7 @@ impl Readers {
             Some(Wants::Unknown) => return self.seen(reader),
             Some(Wants::Nothing) | None => {}
         }
-        let Some(before) = &self.before else { return Preferences::default() };
+        let Some(before) = &self.before else { return usual(during) };
         let kept = before.during(during);
         match tokio::time::timeout(PREFERENCES_WAIT, kept.get(reader)).await {
             Ok(Ok(found)) => {
@@ -204,6 +212,23 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_has_chosen_nothing_gets_what_the_line_carries() {
+        let readers = Readers::new(None, None);
+        for (name, value, quality) in [
+            ("downlink", "0.025", 20),
+            ("downlink", "10", 40),
+            ("ect", "3g", 30),
+            ("save-data", "on", 30),
+            ("dnt", "1", 40),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+            for reader in [None, Some("ann")] {
+                assert_eq!(readers.of(reader, &headers).await.quality, quality, "{name}: {value}");
+            }
+        }
+    }
 
     #[test]
     fn a_form_is_read_and_what_is_not_offered_is_not_taken() {

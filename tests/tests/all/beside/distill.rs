@@ -204,7 +204,7 @@ fn a_browser_has_it_as_its_proxy(up: &Up, (at, original): (SocketAddr, &str)) {
     });
     let picture = format!("/_distill/i/q40{original}photo/2.jpg");
     assert!(reply.text().contains(&format!("<img src=\"{picture}\"")), "{}", reply.text());
-    assert_eq!(reply.header("vary"), Some("Accept"), "no cookie says who it is");
+    assert_eq!(reply.header("vary"), Some("Accept, Save-Data, ECT, Downlink"), "no cookie says who it is");
     let small = ask(2, "GET", &format!("{base}{picture}"), b"").unwrap();
     let whole = ask(3, "GET", &format!("{page}photo/2.jpg"), b"").unwrap();
     assert_eq!(
