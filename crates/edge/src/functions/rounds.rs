@@ -259,6 +259,7 @@ impl Round<'_> {
             body: body.clone(),
             patience: PATIENCE,
             answer_bytes_max: ANSWER_BYTES_MAX,
+            claim: None,
         };
         self.functions.calls.round();
         let asking = async {

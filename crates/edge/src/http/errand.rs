@@ -26,6 +26,7 @@ use http_body_util::BodyExt as _;
 
 use super::body::{FromClone, UpBody};
 use super::check::Framing;
+use super::claim::Claim;
 use super::flags::Flags;
 use super::headers::Peer;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
@@ -141,6 +142,8 @@ pub struct Own<'a> {
     /// For each clone that is tried, until its answer begins.
     pub patience: Duration,
     pub answer_bytes_max: usize,
+    /// Its answer is counted by this, if there is one.
+    pub claim: Option<Claim>,
 }
 
 /// Asks some clone of a service, on any node, and another one if that one fails. Gives the answer's status and body.
@@ -156,8 +159,8 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
 ///
 /// # Errors
 /// As of [`ask`].
-pub async fn ask_whole(pool: &Pool, own: Own<'_>) -> Result<(Response<()>, Bytes), Refusal> {
-    let answer_bytes_max = own.answer_bytes_max;
+pub async fn ask_whole(pool: &Pool, mut own: Own<'_>) -> Result<(Response<()>, Bytes), Refusal> {
+    let (answer_bytes_max, mut claim) = (own.answer_bytes_max, own.claim.take());
     let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
     let client = Client { peer, flags: Arc::default(), open: None };
     let Answer { response, first, line, upstream, in_flight, at: _ } = Errand::own(own).run(pool, &client).await?;
@@ -170,9 +173,17 @@ pub async fn ask_whole(pool: &Pool, own: Own<'_>) -> Result<(Response<()>, Bytes
         if whole.len() + part.len() > answer_bytes_max {
             return Err(Refusal::BadAnswer);
         }
+        if claim.as_mut().is_some_and(|claim| !claim.cover(whole.len() + part.len())) {
+            return Err(Refusal::Dropped(Dropped::default()));
+        }
         whole.extend_from_slice(part);
     }
-    Ok((response, whole.freeze()))
+    let whole = whole.freeze();
+    let whole = match claim {
+        Some(claim) => claim.keep(whole),
+        None => whole,
+    };
+    Ok((response, whole))
 }
 
 impl Errand {

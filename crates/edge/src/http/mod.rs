@@ -18,6 +18,7 @@ mod cached;
 // Public for the fuzz crate alone.
 #[doc(hidden)]
 pub mod check;
+mod claim;
 mod drop_files;
 pub(crate) mod errand;
 mod flags;

@@ -203,6 +203,7 @@ async fn the_second_one_is_answered_without_a_clone_in_whole_in_part_or_with_wha
     assert_eq!((known.status, known.field("etag").unwrap()), (304, "\"v1\"".into()));
     let head = case.ask("HEAD /page?q=1", "").await;
     assert_eq!((head.status, head.field("content-length").unwrap()), (200, "10".into()));
+    assert!(did(&head).starts_with("coppice; hit"), "{head:?}");
     assert_eq!(case.asked(), 1);
     assert_eq!((case.figure(|c| c.hits.load(SeqCst)), case.figure(|c| c.misses.load(SeqCst))), (5, 1));
     assert_eq!(case.get("/page?q=2").await.status, 200);

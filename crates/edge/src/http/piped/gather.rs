@@ -10,17 +10,21 @@ use clones::pipeline::{OnFail, Step};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::Map;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::content::Content;
 use super::made::Made;
 use super::{Found, Piped, Why};
+use crate::http::claim::Claim;
 use crate::http::limits::PIPED_PARTS_BYTES_MAX;
 use crate::http::passage::Edge;
 use crate::meter::PipeCounts;
 
 /// The type of the document.
 const KIND: &str = "application/json";
+/// Bytes of a document beside what is in it: names of parts, and JSON's own.
+const FRAME_BYTES_MAX: usize = 8 << 10;
 
 /// What has been gathered.
 pub struct Gathered {
@@ -41,7 +45,8 @@ pub struct Lacking {
 /// How a part ended.
 enum End {
     Here(Content),
-    Near(Content),
+    /// With why no later one is there.
+    Near(Content, Why),
     Missing(Why),
 }
 
@@ -79,6 +84,11 @@ impl<'a> Shown<'a> {
     }
 }
 
+/// Bytes of a content in a document at most, while that is made: a text has up to two for each, base64 is there twice.
+fn shown_bytes_max(content: &Content) -> usize {
+    2 * content.kind.len() + 3 * content.body.len()
+}
+
 impl Piped {
     /// None: no part is for this content, so it stays as it is. `url` is what earlier parts are kept by, if they are for everybody.
     pub(super) async fn gather(
@@ -105,8 +115,7 @@ impl Piped {
         if parts.is_empty() {
             return Ok(None);
         }
-        let room = Arc::clone(&edge.pipes.room).try_acquire_many_owned(PIPED_PARTS_BYTES_MAX as u32);
-        let Ok(_room) = room else {
+        let Some(_parts) = Claim::of(&edge.pipes.room, PIPED_PARTS_BYTES_MAX) else {
             let worker = parts[0].0.worker.clone();
             return Err(Lacking { worker, why: Why::of("there is no room for more parts") });
         };
@@ -115,7 +124,7 @@ impl Piped {
             .iter()
             .map(|(part, version)| self.part(edge, counts, (part, *version), content, url, until, bytes_max));
         let ends = join_all(jobs).await;
-        collate(step, content, parts.iter().map(|(part, _)| part).zip(ends)).map(Some)
+        collate(&edge.pipes.room, step, content, parts.iter().map(|(part, _)| part).zip(ends)).map(Some)
     }
 
     #[allow(clippy::too_many_arguments, reason = "what a part is, what it is of, and its bounds")]
@@ -144,7 +153,7 @@ impl Piped {
                     // Before it is made: what is purged meanwhile does not come back.
                     mark = last.read().await.1;
                 }
-                self.make(edge, counts, part, place, content, until, bytes_max).await
+                self.make(edge, counts, part, place, content, until, (bytes_max, None)).await
             }
         };
         let made = made.map(|made| made.unwrap_or_else(|| content.clone()));
@@ -158,7 +167,7 @@ impl Piped {
                 End::Here(made)
             }
             (Err(why), Some(last)) => match last.read().await.0.flatten() {
-                Some(near) if near.body.len() <= bytes_max => End::Near(near),
+                Some(near) if near.body.len() <= bytes_max => End::Near(near, why),
                 _ => End::Missing(why),
             },
             (Err(why), None) => End::Missing(why),
@@ -166,15 +175,20 @@ impl Piped {
     }
 }
 
-/// What a step makes of what its parts came to.
-fn collate<'a>(step: &Step, given: &Content, ends: impl Iterator<Item = (&'a Step, End)>) -> Result<Gathered, Lacking> {
+/// What a step makes of what its parts came to: a document that is counted in the room.
+fn collate<'a>(
+    room: &Arc<Semaphore>,
+    step: &Step,
+    given: &Content,
+    ends: impl Iterator<Item = (&'a Step, End)>,
+) -> Result<Gathered, Lacking> {
     let (mut here, mut missing, mut blame) = (Vec::new(), Vec::new(), None);
     let (mut is_near, mut may_come) = (false, false);
     for (part, end) in ends {
         match end {
             End::Here(content) => here.push((part.part_name(), content)),
-            End::Near(content) => {
-                is_near = true;
+            End::Near(content, why) => {
+                (is_near, may_come) = (true, may_come || !why.is_of_content());
                 here.push((part.part_name(), content));
             }
             End::Missing(why) => {
@@ -195,8 +209,13 @@ fn collate<'a>(step: &Step, given: &Content, ends: impl Iterator<Item = (&'a Ste
         return Err(nothing);
     }
     let parts = here.iter().map(|(name, content)| Part { name, content: Shown::of(content) }).collect();
+    let bytes_max = here.iter().map(|(_, content)| shown_bytes_max(content)).sum::<usize>() + shown_bytes_max(given);
+    let Some(claim) = Claim::of(room, bytes_max + FRAME_BYTES_MAX) else {
+        let worker = step.gather[0].worker.clone();
+        return Err(Lacking { worker, why: Why::of("there is no room for what is gathered") });
+    };
     let document = Document { given: Shown::of(given), parts, missing: &missing };
-    let body = Bytes::from(serde_json::to_vec(&document).expect("texts become JSON"));
+    let body = claim.keep(Bytes::from(serde_json::to_vec(&document).expect("texts become JSON")));
     Ok(Gathered { document: Content { kind: KIND.to_owned(), body }, missing, is_near, may_come })
 }
 
@@ -215,7 +234,11 @@ mod tests {
     }
 
     fn gathered(step: &Step, ends: Vec<End>) -> Result<Gathered, Lacking> {
-        collate(step, &content("text/html", b"page"), step.gather.iter().zip(ends))
+        gathered_in(&Arc::new(Semaphore::new(1 << 20)), step, ends)
+    }
+
+    fn gathered_in(room: &Arc<Semaphore>, step: &Step, ends: Vec<End>) -> Result<Gathered, Lacking> {
+        collate(room, step, &content("text/html", b"page"), step.gather.iter().zip(ends))
     }
 
     fn late() -> End {
@@ -261,12 +284,29 @@ mod tests {
             assert_eq!(blamed(&two(need, on_fail), ends), expect.map(str::to_owned), "{need} {on_fail}");
         }
         // What stands in counts, and is told.
-        let near = gathered(&two(2, "near"), vec![here(), End::Near(content("text/plain", b"old"))]);
-        assert!(near.is_ok_and(|near| near.is_near && near.missing.is_empty()));
+        let old = || content("text/plain", b"old");
+        let near = gathered(&two(2, "near"), vec![here(), End::Near(old(), Why::of("it took too long"))]);
+        assert!(near.is_ok_and(|near| near.is_near && near.may_come && near.missing.is_empty()));
         // What a worker can do nothing with does not come by asking anew.
-        let bad = Why { status: Some(StatusCode::UNPROCESSABLE_ENTITY), text: String::new() };
-        let all = gathered(&two(1, "bypass"), vec![here(), End::Missing(bad)]);
+        let bad = || Why { status: Some(StatusCode::UNPROCESSABLE_ENTITY), text: String::new() };
+        let all = gathered(&two(1, "bypass"), vec![here(), End::Missing(bad())]);
         assert!(all.is_ok_and(|all| !all.may_come && all.missing == ["b"]));
+        let near = gathered(&two(2, "near"), vec![here(), End::Near(old(), bad())]);
+        assert!(near.is_ok_and(|near| near.is_near && !near.may_come));
+    }
+
+    #[test]
+    fn a_document_is_counted_while_anybody_holds_it() {
+        let of = step(serde_json::json!({"gather": [{"worker": "a"}]}));
+        let part = || vec![End::Here(content("image/png", &[255; 30_000]))];
+        let room = Arc::new(Semaphore::new(100_000));
+        let Ok(all) = gathered_in(&room, &of, part()) else { panic!("there is room") };
+        let length = all.document.body.len();
+        assert!(length > 40_000 && room.available_permits() == 100_000 - length, "{length} {room:?}");
+        let second = gathered_in(&room, &of, part()).err().map(|nothing| nothing.why.text);
+        assert_eq!(second.as_deref(), Some("there is no room for what is gathered"));
+        drop(all);
+        assert_eq!(room.available_permits(), 100_000);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use state::cache::Mark;
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Source;
+use super::claim::Claim;
 use super::errand::{self, Own};
 use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_REPAIR_AFTER, PIPED_REPAIR_TRIES, PIPED_WAIT_MIN};
 use super::passage::{Cleansed, Edge};
@@ -166,19 +167,17 @@ impl Piped {
         }
         // Beyond its time a client would get nothing at all.
         let until = self.until.min(Instant::now() + Duration::from(spec.timeout));
-        let room = Arc::clone(&edge.pipes.room).try_acquire_many_owned(spec.body_max() as u32);
-        let Ok(room) = room else {
+        let Some(claim) = Claim::of(&edge.pipes.room, spec.body_max() as usize) else {
             return original(response, source, &counts);
         };
         let body = match whole(source, spec.body_max() as usize, until).await {
-            Ok(body) => body,
+            Ok(body) => claim.keep(body),
             Err(source) => return original(response, source, &counts),
         };
         let last = self.last(edge, response.headers());
         let original = Content { kind: content::kind(response.headers()).to_owned(), body };
         let url = self.shared.as_deref().filter(|_| is_for_all(response.headers()));
         let made = self.carry(edge, &counts, original.clone(), last.as_ref(), url, until).await;
-        drop(room);
         match made {
             Ok(Carried { content: None, .. }) => {
                 counts.exact.fetch_add(1, Relaxed);
@@ -250,8 +249,6 @@ impl Piped {
         if self.pipeline.spec.cache.is_none() {
             return;
         }
-        let room = Arc::clone(&edge.pipes.room).try_acquire_many_owned(original.body.len().max(1) as u32);
-        let Ok(room) = room else { return };
         let (edge, counts, original) = (Arc::clone(edge), Arc::clone(counts), original.clone());
         // Whoever waits for something comes first.
         let piped = Self { class: 0, ..self.clone() };
@@ -268,7 +265,7 @@ impl Piped {
                     break;
                 }
             }
-            drop((turn, room));
+            drop(turn);
         });
     }
 
@@ -320,7 +317,9 @@ impl Piped {
                         // Before it is made: what is purged meanwhile does not come back.
                         mark = last.read().await.1;
                     }
-                    let made = self.make(edge, counts, spec, place, &content, until, PIPED_ANSWER_BYTES_MAX);
+                    let bytes_max = PIPED_ANSWER_BYTES_MAX;
+                    let claim = Claim::of(&edge.pipes.room, 0);
+                    let made = self.make(edge, counts, spec, place, &content, until, (bytes_max, claim));
                     made.await.map_err(failed)?
                 }
             };
@@ -347,7 +346,7 @@ impl Piped {
         }
     }
 
-    /// None: it leaves the content as it is.
+    /// None: it leaves the content as it is. The bounds: of bytes, and what counts them, if they are not counted yet.
     #[allow(clippy::too_many_arguments, reason = "what is made of what, where it is kept, and its bounds")]
     async fn make(
         &self,
@@ -357,10 +356,10 @@ impl Piped {
         place: Option<(Made, Mark)>,
         content: &Content,
         until: Instant,
-        bytes_max: usize,
+        bounds: (usize, Option<Claim>),
     ) -> Result<Option<Content>, Why> {
         counts.jobs.fetch_add(1, Relaxed);
-        let done = self.ask(edge, step, content, until, bytes_max).await?;
+        let done = self.ask(edge, step, content, until, bounds).await?;
         if let Some((made, mark)) = place {
             made.write(done.as_ref(), mark).await;
         }
@@ -373,7 +372,7 @@ impl Piped {
         step: &Step,
         content: &Content,
         until: Instant,
-        bytes_max: usize,
+        (answer_bytes_max, claim): (usize, Option<Claim>),
     ) -> Result<Option<Content>, Why> {
         let left = until.saturating_duration_since(Instant::now());
         if left < PIPED_WAIT_MIN {
@@ -393,7 +392,8 @@ impl Piped {
             headers,
             body: content.body.clone(),
             patience: left,
-            answer_bytes_max: bytes_max,
+            answer_bytes_max,
+            claim,
         };
         let asked = timeout_at(until, errand::ask_whole(&edge.pool, own)).await;
         let (head, body) = match asked {
