@@ -1,5 +1,5 @@
-//! An origin of pictures inside the load generator: each path gives the same photograph with a comment of its own, so that
-//! nothing that anybody keeps can be used twice.
+//! An origin of pictures inside the load generator: each path gives one with a comment of its own, so that nothing that
+//! anybody keeps can be used twice.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    pub fn serve(picture: Vec<u8>) -> Result<Pictures, String> {
+    /// `picture` gives the body for a path.
+    pub fn serve(kind: &'static str, picture: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Result<Pictures, String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(|e| e.to_string())?;
@@ -22,23 +23,23 @@ impl Pictures {
         let picture = Arc::new(picture);
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&picture)));
+                tokio::spawn(answer(stream, kind, Arc::clone(&picture)));
             }
         });
         Ok(Pictures { addr, _runtime: runtime })
     }
 }
 
-async fn answer(mut stream: TcpStream, picture: Arc<Vec<u8>>) {
+async fn answer(mut stream: TcpStream, kind: &str, picture: Arc<impl Fn(&[u8]) -> Vec<u8>>) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
     while stream.read_buf(&mut buffer).await.is_ok_and(|n| n > 0) {
         let Some(end) = memchr::memmem::find(&buffer, b"\r\n\r\n") else { continue };
         let head: Vec<u8> = buffer.drain(..end + 4).collect();
         let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-        let body = commented(&picture, path);
+        let body = picture(path);
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nCache-Control: no-store\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nCache-Control: no-store\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         if stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {
@@ -48,7 +49,7 @@ async fn answer(mut stream: TcpStream, picture: Arc<Vec<u8>>) {
 }
 
 /// A JPEG with a comment right after its beginning.
-fn commented(picture: &[u8], comment: &[u8]) -> Vec<u8> {
+pub fn commented(picture: &[u8], comment: &[u8]) -> Vec<u8> {
     let length = (comment.len() as u16 + 2).to_be_bytes();
     [&picture[..2], &[0xff, 0xfe], &length, comment, &picture[2..]].concat()
 }

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::keep::Kept;
 use crate::load::Outcome;
 use crate::peers::{scratch, wait_until};
-use crate::pictures::{Pictures, size_of};
+use crate::pictures::{Pictures, commented, size_of};
 use crate::report::{Figure, Report};
 use crate::sides::{OURS, Sides};
 
@@ -60,7 +60,10 @@ impl Scene {
         let picture = photograph()?;
         let cluster = Cluster::start(1, false)?;
         cluster.set_apart()?;
-        let pictures = Pictures::serve(picture.clone())?;
+        let pictures = {
+            let picture = picture.clone();
+            Pictures::serve("image/jpeg", move |path| commented(&picture, path))?
+        };
         cluster.apply(&declared(&format!("lab=http://{}", pictures.addr), ""))?;
         let scene = Scene { cluster, picture, pictures };
         let door = scene.cluster.doors("http").first().copied().ok_or("no edge")?;
@@ -71,7 +74,7 @@ impl Scene {
     }
 }
 
-fn declared(origins: &str, more: &str) -> String {
+pub fn declared(origins: &str, more: &str) -> String {
     format!(
         "[service.distill]\nbuiltin = \"distill\"\nclones = 1\nhealth = \"/health\"\nhttp = {{ host = \"*\", path = \"/\" }}\n\
          env = {{ ORIGINS = \"{origins}\" }}\nnamespaces = [\"preferences\"]\n[namespace.preferences]\nclass = \"linear\"\n{more}"
@@ -109,7 +112,7 @@ fn photograph() -> Result<Vec<u8>, String> {
     found.ok_or(last)
 }
 
-fn request(path: &str) -> Vec<u8> {
+pub fn request(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: lab\r\nAccept: image/jpeg\r\n\r\n").into_bytes()
 }
 

@@ -40,6 +40,7 @@ mod sentinel;
 mod session;
 mod session1;
 mod slowbrick;
+mod sns7;
 mod sns8;
 mod snstable2;
 mod snstrace;
@@ -55,7 +56,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 45] = [
+pub const ALL: [(&str, &str, Run); 46] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -187,6 +188,7 @@ pub const ALL: [(&str, &str, Run); 45] = [
         "version 2 follows version 1 on three nodes: who answers, what is dropped (Ninja figure 13)",
         ninja13::run,
     ),
+    ("sns7", "how long GIFs take to be made small, by their length (SNS figure 7)", sns7::run),
     ("sns8", "clones come as load rises, two are killed: queues, decisions (SNS figure 8)", sns8::run),
     (
         "upgrades",

@@ -148,7 +148,7 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
 }
 
 /// Slope of the straight line that is nearest to these points, and how much of what they differ it explains.
-fn line_through(points: &[(f64, f64)]) -> (f64, f64) {
+pub fn line_through(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let (mx, my) = points.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
     let sum = |f: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>();
