@@ -292,7 +292,8 @@ impl Group {
     /// The next moment this group wants `Input::Wake`, if any.
     pub fn wake_at(&self) -> Option<Time> {
         let lives = self.lives.values().filter_map(Life::wake_at);
-        let starts = self.slots.iter().filter(|(id, _)| self.may_start(id)).map(|(_, slot)| slot.retry_at);
+        let room = self.room_to_start_at();
+        let starts = self.slots.iter().filter(|(id, _)| self.may_start(id)).map(|(_, slot)| slot.retry_at.max(room));
         lives.chain(starts).chain(self.heal_at).chain(self.runs.wake_at()).min()
     }
 
@@ -560,6 +561,9 @@ impl Group {
         let due = |(id, slot): &(&CloneId, &Slot)| slot.retry_at <= now.mono && self.may_start(id);
         let due: Vec<CloneId> = self.slots.iter().filter(due).map(|(id, _)| id.clone()).collect();
         for id in due {
+            if self.room_to_start_at() > now.mono {
+                break;
+            }
             // Again, as one started now may be the replacement that the next one has to wait for.
             if self.may_start(&id) {
                 self.start(now, id, out);
@@ -588,6 +592,13 @@ impl Group {
         }
         // Replacements: one clone of a service at a time, in order of their numbers.
         !runs(None) || self.first_outdated(&id.service) == Some(id)
+    }
+
+    /// From when on one more may start, if none of those that start now is up, or gone, before.
+    fn room_to_start_at(&self) -> Time {
+        let mut held: Vec<Time> = self.lives.values().filter_map(Life::starting_since).collect();
+        let Some(first) = held.len().checked_sub(STARTS_AT_ONCE) else { return Time::default() };
+        *held.select_nth_unstable(first).1 + STARTS_WAIT
     }
 
     fn first_outdated(&self, service: &str) -> Option<&CloneId> {

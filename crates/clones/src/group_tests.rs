@@ -172,6 +172,25 @@ fn a_clone_is_started_with_its_environment_probed_until_it_is_well_and_then_serv
 }
 
 #[test]
+fn so_many_start_at_a_time_and_who_takes_long_keeps_others_for_a_moment_alone() {
+    let at_once = STARTS_AT_ONCE as u64;
+    let mut fake = Fake::with_shop(&shop(), 2 * STARTS_AT_ONCE as u32 + 5);
+    assert_eq!(fake.spawned().len() as u64, at_once);
+    // Room comes as one is up, as one is dead, and with time.
+    fake.serve(1);
+    assert_eq!(fake.spawned().len(), 1);
+    fake.exit(2, 1);
+    assert_eq!(fake.spawned().len(), 1);
+    fake.pass(Span(STARTS_WAIT.0 - 1));
+    assert_eq!(fake.spawned().len(), 0);
+    assert_eq!(fake.group.wake_at(), Some(fake.now.mono + Span(1)));
+    fake.pass(Span(1));
+    assert_eq!(fake.spawned().len() as u64, at_once, "those of before are waited for no longer");
+    fake.serve(at_once + 3);
+    assert_eq!(fake.spawned().len(), 1);
+}
+
+#[test]
 fn a_service_without_a_door_serves_as_soon_as_it_runs_and_is_never_probed() {
     let mut fake = Fake::with_shop(&ServiceSpec::new(["worker"]), 1);
     fake.run(1);

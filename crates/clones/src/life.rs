@@ -222,6 +222,12 @@ impl Life {
     }
 
     /// When `step` is next worth calling.
+    /// When it began, if it does not serve yet.
+    pub fn starting_since(&self) -> Option<Time> {
+        let Phase::Starting { started } = self.phase else { return None };
+        Some(started)
+    }
+
     pub fn wake_at(&self) -> Option<Time> {
         let probe = match self.probing {
             _ if self.port == 0 || !self.spec.listens() => Time::NEVER,

@@ -52,6 +52,10 @@ pub use base::frame::PRIORITY_MAX;
 pub const CLONES_DEFAULT: u32 = 2;
 /// From the start of a process to its first healthy answer. An interpreter with a busy disk takes a few seconds.
 pub const START_TIMEOUT_DEFAULT: Span = Span::secs(10);
+/// Clones of a node that start at the same time: more would take the processors from each other until none is up within its time.
+pub const STARTS_AT_ONCE: usize = 16;
+/// One that takes longer to start than this no longer keeps others from it.
+pub const STARTS_WAIT: Span = Span::secs(5);
 /// From the stop signal to the kill. Most requests end sooner; longer ones belong in the declaration.
 pub const DRAIN_DEFAULT: Span = Span::secs(5);
 /// Longest drain or start time that makes sense to declare.
@@ -351,6 +355,7 @@ const _: () =
 const _: () = assert!((HUNG_AFTER.0 << ILL_DOUBLED_MAX) < ILL_FORGIVEN.0, "who is found ill again was not forgiven");
 const _: () = assert!(OWES_AFTER.0 < JUDGE_MAX.0, "who hangs is found before it is given up");
 const _: () = assert!(PANIC_WAIT_FIRST.0 <= PANIC_WAIT_MAX.0, "waits grow");
+const _: () = assert!(STARTS_WAIT.0 < START_TIMEOUT_DEFAULT.0, "who never comes up keeps nobody for long");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");
 const _: () = assert!(BACKOFF_FIRST.0 <= BACKOFF_MAX.0, "waits grow");
 
