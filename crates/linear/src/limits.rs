@@ -17,6 +17,8 @@ pub const SHARDS_MAX: u32 = 256;
 pub const STEPS_MAX: usize = 16_384;
 /// Keys in one answer of a scan.
 pub const SCAN_KEYS_MAX: u64 = 1_000;
+/// Cursors of walks are up to this: some clients take a cursor for what JavaScript has for numbers, which is true up to 2^53.
+pub const WALK_CURSORS_MAX: u64 = (1 << 52) + 1;
 /// Keys that one page of a walk looks at, whatever fits: a millisecond.
 pub const WALK_LOOKED_MAX: usize = 4_096;
 /// Keys that come into their order with each page that is asked for while it is made: some milliseconds.

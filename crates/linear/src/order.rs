@@ -10,12 +10,13 @@ use std::sync::Arc;
 use base::checksum::place_hash;
 use bytes::Bytes;
 
+use super::limits::WALK_CURSORS_MAX;
 use super::map::Map;
 
 /// Keys of a leaf. A change under a copy copies one leaf.
 const LEAF_MAX: usize = 128;
-/// Places are 1 to 2^52: some clients take a cursor for what JavaScript has for numbers, which is true up to 2^53.
-const PLACES: u64 = 1 << 52;
+/// Places are 1 to this: behind the last one is the last cursor.
+const PLACES: u64 = WALK_CURSORS_MAX - 1;
 
 /// Where a key, or a member of a collection, is in a walk. Several may have one place: they are shown together.
 pub fn place_of(name: &[u8]) -> u64 {

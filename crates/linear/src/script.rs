@@ -157,6 +157,11 @@ impl Draft {
         Outcome::Done(Ran::Done(replies))
     }
 
+    /// What all nodes understand alike.
+    pub fn agreed(&self) -> u32 {
+        self.agreed
+    }
+
     /// The texts that are kept here.
     pub fn texts(&self) -> &Texts {
         self.space.texts()

@@ -130,6 +130,11 @@ impl Gate {
         self.backend.view()
     }
 
+    /// What all nodes understand alike.
+    pub fn agreed(&self) -> u32 {
+        self.backend.agreed()
+    }
+
     fn now(&self) -> Time {
         Time(self.began.elapsed().as_micros() as u64)
     }

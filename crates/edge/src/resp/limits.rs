@@ -231,6 +231,9 @@ pub const MULTI_BYTES_MAX: usize = 32 << 20;
 pub const WATCHED_MAX: usize = 1024;
 /// ... and bytes of them.
 pub const WATCHED_BYTES_MAX: usize = 512 << 10;
+/// Cursors of SCAN in class `linear` that a node remembers, while not all have the level of those that need no memory: each is a key. The
+/// oldest is forgotten first.
+pub const CURSORS_MAX: usize = 4096;
 /// How old what is read may be after READONLY, unless the client says.
 pub const STALE_DEFAULT: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.

@@ -11,6 +11,7 @@
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `rdb.rs`: values as `DUMP` and `RESTORE` move them, between a Redis and here.
+//! - `cursors.rs`: where walks through keys go on.
 //! - `slices.rs`: commands of very many arguments.
 //! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
@@ -45,6 +46,7 @@ pub mod client;
 mod clients;
 mod commands;
 mod conn;
+mod cursors;
 mod doors;
 pub mod encode;
 mod gate;
@@ -67,6 +69,7 @@ mod work;
 use changes::Changes;
 use clients::Clients;
 use commands::linear::block::Blocked;
+use cursors::Cursors;
 use doors::Doors;
 use gate::Gate;
 use monitors::Monitors;
@@ -92,6 +95,10 @@ pub trait Backend: 'static {
     }
     /// What the node shows at this moment.
     fn view(&self) -> Arc<View>;
+    /// What all nodes understand alike.
+    fn agreed(&self) -> u32 {
+        self.view().root.level
+    }
 }
 
 /// What all connections of this door share.
@@ -107,6 +114,8 @@ pub struct Node {
     turned_away: Cell<u64>,
     /// What is known of how many keys there are (`INFO`).
     keyspace: Rc<commands::Keyspace>,
+    /// Where walks of class `linear` go on, as long as they cannot say it by themselves.
+    cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
     /// ... and of commands that are being worked off in slices.
@@ -153,6 +162,7 @@ impl Node {
             last_id: Cell::new(0),
             turned_away: Cell::new(0),
             keyspace: Rc::default(),
+            cursors: Rc::default(),
             read_bytes: Cell::new(0),
             wide_bytes: Rc::default(),
             unread: RefCell::default(),

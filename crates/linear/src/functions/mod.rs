@@ -43,6 +43,7 @@ mod walk;
 pub use hash_ends::{ENDED as FIELDS_ENDED, LEVEL as FIELDS_END_LEVEL};
 pub use key::PASSED;
 pub use queue::DUE as JOBS_DUE;
+pub use walk::LEVEL as WALK_LEVEL;
 
 pub type Result = std::result::Result<Reply, Wrong>;
 

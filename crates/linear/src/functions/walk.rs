@@ -12,7 +12,7 @@ use crate::sorted::Scored;
 use crate::value::Entry;
 
 /// The level from which there are such cursors (`base/src/level.rs`).
-const LEVEL: u32 = 15;
+pub const LEVEL: u32 = 15;
 
 pub const ALL: &[Function] = &[
     since(LEVEL, Function { whole: true, merge: Merge::Walk, ..inner(read("walk", "cursor count prefix", keys)) }),

@@ -1,6 +1,7 @@
 //! Programs of two levels side by side: what the older one does not know waits until all have the newer, and then the older one
 //! does not come back. `--level 1` stands for the older program.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ const OLDER: &[&str] = &["--level", "1"];
 const WHY: &str = "this cluster agreed on level 15, this program has 1: start the newer program";
 
 /// Three nodes, of which the first is older.
-fn mixed() -> Yard {
+fn mixed(older: &[&str]) -> Yard {
     let mut yard = Yard::on(Ports::free(4));
-    yard.found_with("home", OLDER);
+    yard.found_with("home", older);
     for node in [2, 3] {
         let token = yard.token("10m");
         yard.join(node, &token).good();
@@ -69,7 +70,7 @@ fn take(yard: &Yard, node: u8, token: &str) -> Result<(), String> {
 #[test]
 fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     let _turn = e2e::beside();
-    let mut yard = mixed();
+    let mut yard = mixed(OLDER);
     let token = yard.namespace_token("bank");
     let view = yard.status(3).unwrap();
     assert_eq!(levels(&view), (1, vec![1, 15, 15]), "{view}");
@@ -133,6 +134,66 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     yard.run(4);
     wait_for("they are four", SOON, || yard.whole(4, &[1, 2, 3, 4], 0).map(|_| ()));
     wait_for("what is newer works", SOON, || take(&yard, 4, &token));
+}
+
+/// A page of the keys from this cursor on: the next one, and the keys.
+fn page(yard: &Yard, node: u8, token: &str, cursor: &str) -> (String, Vec<String>) {
+    let ask = || {
+        let mut resp = Resp::open(yard.at(node).resp, "bank", token)?;
+        let page = resp.ask(&["SCAN", cursor, "COUNT", "2"])?;
+        let Word::List(parts) = &page else { return Err(format!("{page:?}")) };
+        let [Word::Bulk(next), Word::List(keys)] = &parts[..] else { return Err(format!("{page:?}")) };
+        let name = |key: &Word| if let Word::Bulk(key) = key { Ok(key.clone()) } else { Err(format!("{key:?}")) };
+        Ok((next.clone(), keys.iter().map(name).collect::<Result<Vec<_>, _>>()?))
+    };
+    wait_for("a page comes", SOON, ask).0
+}
+
+/// All keys from this cursor on.
+fn walk(yard: &Yard, node: u8, token: &str, mut cursor: String) -> BTreeSet<String> {
+    let mut shown = BTreeSet::new();
+    for _ in 0..100 {
+        let (next, keys) = page(yard, node, token, &cursor);
+        shown.extend(keys);
+        cursor = next;
+        if cursor == "0" {
+            return shown;
+        }
+    }
+    panic!("n{node}: a walk comes to no end")
+}
+
+#[test]
+fn walks_through_keys_go_on_while_the_last_node_is_upgraded() {
+    let _turn = e2e::beside();
+    let mut yard = mixed(&["--level", "14"]);
+    let token = yard.namespace_token("bank");
+    let keys: BTreeSet<String> = (0..40).map(|n| format!("key{n:02}")).collect();
+    for key in &keys {
+        let set = || match Resp::open(yard.at(2).resp, "bank", &token)?.ask(&["SET", key, "v"])? {
+            Word::Simple(_) => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        wait_for("a key is set", SOON, set);
+    }
+    assert_eq!(levels(&yard.status(2).unwrap()).0, 14);
+    (1..=3).for_each(|node| assert_eq!(walk(&yard, node, &token, "0".into()), keys, "n{node}"));
+    // Two walks begin, of which one goes on at the node that knows its cursor, and one at another.
+    let (cursor, first) = page(&yard, 2, &token, "0");
+    assert!(cursor != "0" && first.len() == 2, "{cursor} {first:?}");
+
+    yard.kill(1);
+    yard.run(1);
+    agree(&yard, 15, &[1, 2, 3]);
+    let mut shown = walk(&yard, 2, &token, cursor.clone());
+    shown.extend(first);
+    assert_eq!(shown, keys, "it goes on");
+    assert_eq!(walk(&yard, 3, &token, cursor), keys, "it begins anew where nobody knows the cursor");
+    (1..=3).for_each(|node| assert_eq!(walk(&yard, node, &token, "0".into()), keys, "n{node}"));
+    // From now on any node goes on.
+    let (cursor, mut shown) = page(&yard, 1, &token, "0");
+    shown.extend(walk(&yard, 3, &token, cursor));
+    assert!(shown.len() <= keys.len() + 2 && shown.into_iter().collect::<BTreeSet<_>>() == keys);
 }
 
 #[test]

@@ -239,6 +239,10 @@ impl Backend for Lent {
     fn view(&self) -> Arc<View> {
         Arc::default()
     }
+
+    fn agreed(&self) -> u32 {
+        self.0.borrow().agreed()
+    }
 }
 
 impl Door {

@@ -24,6 +24,7 @@ mod changes;
 mod channels;
 mod commands;
 mod conduct;
+mod cursors;
 mod databases;
 mod fields;
 mod linear_commands;

@@ -72,9 +72,9 @@ pub const ALL: &[Spec] = &[
             Does::Read,
             "key cursor [MATCH pattern] [COUNT n] [NOVALUES]",
             "fields and values in pages",
-            |call| pages(call, "hash.walk", 2, Also::NoValues),
+            |call| pages(call, ["hash.walk", "hash.scan"], 2, Also::NoValues),
         ),
-        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts (from level 15 on)",
     ),
     noted(
         spec(

@@ -28,9 +28,9 @@ pub const ALL: &[Spec] = &[
     spec("SCARD", 2, Keys::One, Does::Read, "key", "how many members", |call| one(call, "set.length", plain)),
     noted(
         spec("SSCAN", -3, Keys::One, Does::Read, "key cursor [MATCH pattern] [COUNT n]", "members in pages", |call| {
-            pages(call, "set.walk", 1, Also::Nothing)
+            pages(call, ["set.walk", "set.scan"], 1, Also::Nothing)
         }),
-        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts (from level 15 on)",
     ),
     spec("SPOP", -2, Keys::One, Does::Write, "key [count]", "takes some members out, each as likely", |call| {
         some(call, "set.pop", members)

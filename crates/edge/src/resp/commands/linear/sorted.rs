@@ -173,9 +173,9 @@ pub const ALL: &[Spec] = &[
             Does::Read,
             "key cursor [MATCH pattern] [COUNT n]",
             "members and scores in pages",
-            |call| pages(call, "sorted.walk", 2, Also::Nothing),
+            |call| pages(call, ["sorted.walk", "sorted.scan"], 2, Also::Nothing),
         ),
-        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts (from level 15 on)",
     ),
     noted(
         spec(

@@ -6,10 +6,11 @@ use state::linear::Condition;
 
 use state::linear::limits::SCAN_KEYS_MAX;
 
-use super::pages::{Also, Page, prefix_of, walked};
+use super::pages::{Also, Page, Way, is_last, prefix_of};
 use super::*;
 use crate::resp::client::{Multi, Queued};
 use crate::resp::commands::channels::send;
+use crate::resp::cursors::At;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[
@@ -40,7 +41,7 @@ pub const ALL: &[Spec] = &[
             "a page of the keys, and the cursor of the next",
             scan,
         ),
-        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts; where there are more than 4,096 keys the first pages may be empty",
+        "what is there throughout the walk is listed at least once; a cursor is good at every node, and after restarts (from level 15 on); where there are more than 4,096 keys the first pages may be empty",
     ),
     noted(
         spec("KEYS", 2, Keys::None, Does::ReadAll, "pattern", "all keys that fit a pattern, in order", keys),
@@ -209,7 +210,7 @@ fn keys(call: &mut Call<'_>) -> Act {
                 },
                 other => return reply(other, plain),
             };
-            let last = page.last().filter(|_| page.len() as u64 >= SCAN_KEYS_MAX).cloned();
+            let last = page.last().filter(|_| !is_last(&page, SCAN_KEYS_MAX as usize)).cloned();
             let fits = |got| if let Got::Bytes(key) = got { Some(key).filter(|key| fits(&pattern, key)) } else { None };
             found.extend(page.into_iter().filter_map(fits).map(Reply::Bulk));
             if found.len() > KEYS_LISTED_MAX {
@@ -230,13 +231,20 @@ fn scan(call: &mut Call<'_>) -> Act {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };
-    let args = page.args().into_iter().chain([page.prefix()]).collect();
-    let walk = vec![Step::new(Bytes::new(), "walk", args)];
+    let way = Way::of(call, &page);
+    let (prefix, count) = (page.prefix(), word(page.count.to_string()));
+    let (function, args) = match &way.at {
+        At::Place(place) => ("walk", vec![word(place.to_string()), count, prefix]),
+        At::Behind(after) => {
+            ("scan", vec![prefix, after.clone().unwrap_or_default(), count, word("forward"), word("types")])
+        }
+    };
+    let walk = vec![Step::new(Bytes::new(), function, args)];
     let op = Op { stale: call.client.stale, over: Over::Each, ..Op::of(call.space().name, walk) };
     let space = call.space();
     Call::later(async move {
-        let (next, got) = match walked(space.ask_linear(op).await) {
-            Ok(walked) => walked,
+        let (next, got) = match way.went(space.ask_linear(op).await, page.count, 2) {
+            Ok(went) => went,
             Err(error) => return error,
         };
         let pair = |pair: &[Got]| match pair {
