@@ -18,7 +18,7 @@ use crate::read::Read;
 use crate::watch::{Changed, Watch};
 use crate::wire::{Here, ListMessage, PutMessage, What};
 use crate::write::Write;
-use crate::{Action, Body, Call, Id, Key, Object, Op, Output, Reply, Spec};
+use crate::{Action, Body, Bug, Call, Id, Key, Object, Op, Output, Reply, Spec};
 
 /// What is under way.
 pub(crate) struct Ops {
@@ -364,6 +364,9 @@ impl Object {
                         return None;
                     }
                     if !is_found {
+                        if self.has_bug(Bug::Hasty) {
+                            return Some(Outcome::Done(Reply::Absent));
+                        }
                         return Some(op.not_found());
                     }
                     op.step = Step::Read(Read::default());

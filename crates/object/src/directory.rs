@@ -252,6 +252,22 @@ impl Directory {
         self.buckets.get(&bucket).is_some_and(|of| !of.lacks && told(of.since)) && !self.nodes.is_empty()
     }
 
+    /// Whose objects each node has, as far as they have told. None: that is not all that there was.
+    pub fn all(&self) -> Option<BTreeMap<NodeId, BTreeSet<Owner>>> {
+        let mut all: BTreeMap<NodeId, BTreeSet<Owner>> = BTreeMap::new();
+        for (bucket, of) in &self.buckets {
+            if !self.is_whole(*bucket) {
+                return None;
+            }
+            for (ns, owner) in of.owners.keys() {
+                for node in self.nodes_of(*ns, owner)? {
+                    all.entry(node).or_default().insert((*ns, owner.clone()));
+                }
+            }
+        }
+        Some(all)
+    }
+
     /// Nodes that have objects of an owner, as far as they have told. None: that is not all that there was.
     pub fn nodes_of(&self, ns: u32, owner: &Bytes) -> Option<BTreeSet<NodeId>> {
         let bucket = bucket_of(ns, owner);

@@ -64,6 +64,11 @@ impl Feed {
         self.buckets = buckets;
     }
 
+    /// A planted bug ([`crate::Bug::Rescans`]).
+    pub fn scan_all(&mut self) {
+        self.scan.extend(self.buckets.keys());
+    }
+
     /// This node has objects of an owner, or none any more. False: that is too much to keep in mind.
     pub fn change(&mut self, ns: u32, owner: &Bytes) -> bool {
         if self.buckets.contains_key(&bucket_of(ns, owner)) {

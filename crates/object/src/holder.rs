@@ -14,7 +14,7 @@ use crate::log::{Waiter, Waits};
 use crate::store::Why;
 use crate::table::Entry;
 use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
-use crate::{Body, Call, Key, Object, Stamp};
+use crate::{Body, Bug, Call, Key, Object, Stamp};
 
 /// A write that has come: from who was asked for it, or pushed by a holder.
 pub(crate) struct Come {
@@ -115,7 +115,8 @@ impl Object {
             },
         };
         let (verdict, ticket) = self.take(call, &key, Come { from, held, body, set, push: put.push });
-        match ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
+        let waits = |ticket: &Ticket| !self.log.is_safe(*ticket) && !self.has_bug(Bug::Unforced);
+        match ticket.filter(waits) {
             Some(ticket) => self.log.wait(ticket, Waiter { to: from, id, waits: Waits::Took { key, verdict } }),
             None => self.answer_took(call, from, id, key, verdict),
         }
@@ -126,7 +127,8 @@ impl Object {
     pub(crate) fn answer_took(&mut self, call: &mut Call, to: NodeId, id: u64, key: Key, verdict: Verdict) {
         self.exhume(call, &key);
         let ticket = self.table.get(&key).map(|entry| entry.ticket);
-        if let Some(ticket) = ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
+        let waits = |ticket: &Ticket| !self.log.is_safe(*ticket) && !self.has_bug(Bug::Unforced);
+        if let Some(ticket) = ticket.filter(waits) {
             return self.log.wait(ticket, Waiter { to, id, waits: Waits::Took { key, verdict } });
         }
         let held = self.table.get(&key).map(|entry| (&entry.held).into());

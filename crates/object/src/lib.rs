@@ -20,7 +20,7 @@
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
-//! `watch` changes as they come; `peers` who lives; `wire` bytes on the wire and in the log, `batch` many entries of a checkpoint in one.
+//! `watch` changes as they come; `probe` for tests; `peers` who lives; `wire` bytes on the wire and in the log, `batch` many entries of a checkpoint in one.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -49,6 +49,7 @@ mod order;
 mod owners;
 mod packs;
 mod peers;
+mod probe;
 mod push;
 mod read;
 #[cfg(test)]
@@ -80,6 +81,8 @@ pub use body::{Body, Cutter};
 pub use filled::filled;
 pub use map::bucket_of;
 pub use op::{Action, Change, Changes, List, Listed, Op, Owners, Reply};
+#[doc(hidden)]
+pub use probe::{Bug, Fragments};
 pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
 pub use watch::NO_CURSOR;
@@ -202,6 +205,8 @@ pub struct Object {
     /// What the disk has kept cannot be read.
     distrust: Option<String>,
     figures: Figures,
+    /// A planted one.
+    bug: Option<Bug>,
 }
 
 /// Counted since the node started.
@@ -218,6 +223,8 @@ struct Figures {
     given_up: u64,
     mended: u64,
     asked_all: u64,
+    /// Owners that managers were told of: no door shows it.
+    named: u64,
 }
 
 /// One call of the machine: its time, and what it wants.
@@ -394,8 +401,20 @@ impl Class for Object {
     }
 
     fn figures(&self) -> Vec<u64> {
-        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up, mended, asked_all } =
-            self.figures;
+        let Figures {
+            puts,
+            gets,
+            deletes,
+            refused,
+            unknown,
+            replaced,
+            pushes,
+            damaged,
+            given_up,
+            mended,
+            asked_all,
+            ..
+        } = self.figures;
         let (buckets, whole, owners) = self.directory.counts();
         let objects = self.table.objects() as u64;
         let (open, thin) = self.open.counts();
@@ -482,6 +501,7 @@ impl Object {
             own: VecDeque::new(),
             distrust: None,
             figures: Figures::default(),
+            bug: None,
             rng,
         }
     }

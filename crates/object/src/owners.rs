@@ -11,7 +11,7 @@ use crate::feed::{Feed, Say};
 use crate::limits::{LIST_WHERE_FOR, LOOK_FOR, OWNER_BYTES_MAX};
 use crate::map::{Map, bucket_of};
 use crate::wire::{KnownMessage, TenureMessage, ToldMessage, WantMessage, What, WhereMessage};
-use crate::{Call, DIRECTORIES_LEVEL, Object, Writes};
+use crate::{Bug, Call, DIRECTORIES_LEVEL, Object, Writes};
 
 /// As an asker.
 impl Object {
@@ -183,7 +183,7 @@ impl Object {
     pub(crate) fn is_sure(&mut self, call: &mut Call, from: NodeId, of: TenureMessage) -> Option<()> {
         if of.life > 0 {
             self.directory.confirmed(from, of.tenure(), of.seq, of.round);
-        } else if self.directory.is_unknown_to(from) {
+        } else if !self.has_bug(Bug::Tenured) && self.directory.is_unknown_to(from) {
             self.want(call, from);
         }
         self.end_round(call);
@@ -208,7 +208,11 @@ impl Object {
         let wanted = want.wanted()?;
         // One that this node does not take for a manager asks again.
         if self.map.nodes().contains(&from) {
-            self.feeds.entry(from).or_default().want(wanted);
+            let feed = self.feeds.entry(from).or_default();
+            feed.want(wanted);
+            if self.bug == Some(Bug::Rescans) {
+                feed.scan_all();
+            }
             self.has_to_tell = true;
         }
         Some(())
@@ -260,6 +264,9 @@ impl Object {
         }
         let next = |(manager, feed): (&NodeId, &mut Feed)| Some((*manager, feed.next(&self.table)?));
         for (manager, say) in self.feeds.iter_mut().filter_map(next).collect::<Vec<_>>() {
+            if let Say::Told(told) = &say {
+                self.figures.named += told.items.len() as u64;
+            }
             let what = match say {
                 Say::Told(told) => What::Told((&told).into()),
                 Say::Sure { tenure, seq, round } => What::Sure(TenureMessage::of(tenure, seq, round)),

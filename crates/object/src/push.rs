@@ -13,7 +13,7 @@ use crate::ship::{Cargo, Cause};
 use crate::store::Why;
 use crate::table::Entry;
 use crate::wire::{PutMessage, Took, What};
-use crate::{Call, Key, Object};
+use crate::{Bug, Call, Key, Object};
 
 #[derive(Default)]
 pub(crate) struct Open {
@@ -228,6 +228,9 @@ impl Object {
     /// What a node did with what was pushed to it.
     pub(crate) fn pushed(&mut self, call: &mut Call, took: Took) -> Option<()> {
         let key = took.key?.key()?;
+        if self.has_bug(Bug::Deaf) {
+            return Some(());
+        }
         if let Some(held) = took.held {
             self.hear_of(call, &key, &held.held()?);
         }
@@ -245,6 +248,9 @@ impl Object {
 
     /// Gives thin entries another home, if this node is the first of those that have it, and another one is there.
     fn complete_thin(&mut self, call: &mut Call) {
+        if self.has_bug(Bug::Idle) {
+            return;
+        }
         for key in self.open.some_thin(PUSH_ENTRIES) {
             let Some(entry) = self.table.get(&key) else { continue };
             if !self.is_first_holder(&entry.held) {

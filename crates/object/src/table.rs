@@ -433,6 +433,11 @@ impl Table {
         self.buckets.get(&bucket).into_iter().flat_map(move |of| of.range((from.clone(), Bound::Unbounded)))
     }
 
+    /// All owners that have objects here.
+    pub fn owned(&self) -> impl Iterator<Item = &(u32, Bytes)> {
+        self.owners.keys()
+    }
+
     /// Owners that have objects here, behind this one, in order.
     pub fn owners_behind<'a>(&'a self, ns: u32, owner: &Bytes) -> impl Iterator<Item = &'a Bytes> {
         let from = Bound::Excluded((ns, owner.clone()));

@@ -10,7 +10,7 @@ use crate::held::{At, Held};
 use crate::lies::Lies;
 use crate::limits::{BURY_AT_ONCE, BURY_ENTRIES, EXHUMED_MAX, GRAVE_LOOKS, WALK_EVERY};
 use crate::names::Slot;
-use crate::{Call, Key, Object, Output, Stamp};
+use crate::{Bug, Call, Key, Object, Output, Stamp};
 
 /// A look at all entries that is under way. It goes round: what happens meanwhile has it go round once more from where it is.
 #[derive(Default)]
@@ -153,7 +153,10 @@ impl Object {
                 }
                 self.open.forget(key);
                 self.digging.exhumed.remove(key);
-                self.table.bury(key, (call.wall_ms / 1000) as u32);
+                match self.has_bug(Bug::Forgets) {
+                    true => self.table.remove(key),
+                    false => self.table.bury(key, (call.wall_ms / 1000) as u32),
+                }
             }
             self.digging.settled.pop_front();
         }

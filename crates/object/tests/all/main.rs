@@ -5,6 +5,7 @@ mod graves;
 mod large;
 mod owners;
 mod packs;
+mod planted;
 mod promises;
 mod stories;
 mod watch;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::{AskId, NodeId, Outcome, Rng, Span};
 use bytes::Bytes;
-use object::{Action, Id, List, NO_CURSOR, Reply, Settings};
+use object::{Action, Bug, Id, List, NO_CURSOR, Reply, Settings};
 use proptest::prelude::*;
 
 use crate::world::{World, id, put};
@@ -412,6 +412,19 @@ proptest! {
         }
         story.judge();
     }
+}
+
+/// Whether a history breaks a promise, as each node has this bug.
+pub fn is_caught(bug: Option<Bug>, seed: u64) -> bool {
+    let told = std::panic::catch_unwind(|| {
+        let mut story = Story::new(seed, 0.1);
+        story.world.plant(bug);
+        for _ in 0..120 {
+            story.step(false);
+        }
+        story.judge();
+    });
+    told.is_err()
 }
 
 /// A disk that says of a pack that it is there before it is forced: the log lets go of bytes that a power cut then takes.

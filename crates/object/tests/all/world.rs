@@ -6,7 +6,7 @@ use base::checksum::Checksum;
 use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, PackSaid, PackWant, Priority, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use class::{Class, CookieSecret, Declared, Numbers, Space};
-use object::{Action, Body, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
+use object::{Action, Body, Bug, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
 
 type Input = object::Input;
 
@@ -39,6 +39,8 @@ pub struct World {
     pub births_unseen: bool,
     /// A planted bug: disks say that a pack is there when it is written, before it is forced.
     pub packs_lie: bool,
+    /// One that is planted in all nodes.
+    bug: Option<Bug>,
     queue: BTreeMap<(Time, u64), Happening>,
     count: u64,
     asks: u64,
@@ -113,6 +115,7 @@ impl World {
             sent: 0,
             births_unseen: false,
             packs_lie: false,
+            bug: None,
             queue: BTreeMap::new(),
             count: 0,
             asks: 0,
@@ -136,6 +139,14 @@ impl World {
         self.queue.insert((self.now + after, self.count), what);
     }
 
+    /// From now on all nodes have it.
+    pub fn plant(&mut self, bug: Option<Bug>) {
+        self.bug = bug;
+        if let Some(bug) = bug {
+            self.nodes.values_mut().filter_map(|host| host.object.as_mut()).for_each(|object| object.plant(bug));
+        }
+    }
+
     pub fn live(&self) -> Vec<NodeId> {
         self.nodes.iter().filter(|(_, host)| host.object.is_some()).map(|(node, _)| *node).collect()
     }
@@ -150,6 +161,9 @@ impl World {
         let mut object = Object::new(node, boot, rng, self.settings);
         let kept = host.disk.values().flatten().cloned().collect();
         assert!(!object.start([(GROUP, kept)].into(), true));
+        if let Some(bug) = self.bug {
+            object.plant(bug);
+        }
         host.object = Some(object);
         let there = host.packs.iter().map(|(pack, bytes)| (*pack, bytes.len() as u64)).collect();
         self.input(node, Input::Packs([(GROUP, there)].into()));
@@ -506,8 +520,12 @@ impl World {
         panic!("{id} was never answered");
     }
 
+    pub fn object(&self, node: NodeId) -> &Object {
+        self.nodes[&node].object.as_ref().unwrap()
+    }
+
     pub fn figure(&self, node: u64, name: &str) -> u64 {
-        let object = self.nodes[&NodeId(node)].object.as_ref().unwrap();
+        let object = self.object(NodeId(node));
         object.shown().find(|(figure, _)| figure.name == name).unwrap().1
     }
 
