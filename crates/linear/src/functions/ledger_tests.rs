@@ -10,12 +10,12 @@ use crate::limits::*;
 
 /// One space, whose key `ann` is a ledger. It asks by name, as front doors do.
 #[derive(Default)]
-struct Desk {
-    space: Space,
+pub(super) struct Desk {
+    pub space: Space,
 }
 
 impl Desk {
-    fn ask(&mut self, name: &str, args: &[&str]) -> Reply {
+    pub fn ask(&mut self, name: &str, args: &[&str]) -> Reply {
         let args: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
         self.ask_with(name, &args)
     }
@@ -31,7 +31,7 @@ impl Desk {
         result.unwrap_or_else(Reply::Wrong)
     }
 
-    fn says(&mut self, name: &str, args: &str) -> String {
+    pub fn says(&mut self, name: &str, args: &str) -> String {
         said(&self.ask(name, &args.split_whitespace().collect::<Vec<_>>()))
     }
 
@@ -39,14 +39,14 @@ impl Desk {
         self.space.get(b"ann").map_or(0, |entry| entry.version)
     }
 
-    fn ledger(&self) -> &crate::ledger::Ledger {
+    pub fn ledger(&self) -> &crate::ledger::Ledger {
         let Value::Ledger(ledger) = &self.space.get(b"ann").expect("it was made").value else { panic!("no ledger") };
         ledger
     }
 }
 
 /// Replies as texts: `-` is nothing.
-fn said(reply: &Reply) -> String {
+pub(super) fn said(reply: &Reply) -> String {
     match reply {
         Reply::Nil => "-".into(),
         Reply::Int(number) => number.to_string(),
@@ -57,7 +57,7 @@ fn said(reply: &Reply) -> String {
     }
 }
 
-fn id(n: u32) -> String {
+pub(super) fn id(n: u32) -> String {
     format!("{n:032x}")
 }
 
@@ -376,7 +376,7 @@ struct Reader {
     most: u64,
 }
 
-fn items(reply: &Reply) -> Vec<(u32, (u32, u64, u64))> {
+pub(super) fn items(reply: &Reply) -> Vec<(u32, (u32, u64, u64))> {
     let Reply::List(items) = reply else { panic!("{reply:?}") };
     let item = |item: &Reply| {
         let Reply::List(parts) = item else { panic!("{item:?}") };
@@ -389,7 +389,7 @@ fn items(reply: &Reply) -> Vec<(u32, (u32, u64, u64))> {
     items.iter().map(item).collect()
 }
 
-fn numbers(text: &str) -> Vec<u32> {
+pub(super) fn numbers(text: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (from, to) = part.split_once(':').unwrap_or((part, part));
         from.parse::<u32>().unwrap()..=to.parse().unwrap()

@@ -538,6 +538,8 @@ mod hash_tests;
 #[cfg(test)]
 mod ledger_tests;
 #[cfg(test)]
+mod numbering_tests;
+#[cfg(test)]
 mod sorted_tests;
 #[cfg(test)]
 mod stream_tests;
