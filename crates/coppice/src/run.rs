@@ -368,6 +368,7 @@ impl Started {
         let tls = Tls::new(&home.identity).map_err(|e| e.to_string())?;
         let dialer = Dialer::showing(tls.clone(), peer);
         let dial = Arc::new(EdgeDial::new(dialer.clone()));
+        let scripts = Arc::new(ScriptDesk::open(&args.dir).map_err(|e| format!("no threads for scripts: {e}"))?);
         let config = HostConfig {
             dir: args.dir.clone(),
             peer: listen(peer)?,
@@ -379,7 +380,7 @@ impl Started {
             services_dir: home.services.clone(),
             code_dir,
             keeper: PathBuf::from("/proc/self/exe"),
-            work: Some(Arc::new(ScriptDesk::new().map_err(|e| format!("no threads for scripts: {e}"))?)),
+            work: Some(Arc::clone(&scripts) as Arc<dyn host::WorkDesk>),
             join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
             tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
             io: io.handle().clone(),
@@ -416,6 +417,7 @@ impl Started {
                     .into_iter()
                     .chain(gauges_certificate.gauges())
                     .chain(kernel.clone())
+                    .chain([(edge::meter::SCRIPTS_WITHHELD.to_owned(), scripts.withheld())])
                     .chain(files)
                     .collect()
             },

@@ -88,6 +88,9 @@ impl Stages {
     }
 }
 
+/// What is shown of scripts that are withheld.
+pub const SCRIPTS_WITHHELD: &str = "resp.scripts_withheld";
+
 /// A stage's figures as gauges of a node: `stage.http-shop.limit`.
 pub fn stage_gauges<'a>(name: &'a str, shown: &Shown) -> impl Iterator<Item = (String, u64)> + use<'a> {
     let figures = shown.gauges().into_iter().chain(shown.totals());

@@ -60,6 +60,12 @@ pub struct HostConfig {
 pub trait WorkDesk: Send + Sync {
     /// Begins it; what came of it is sent, or the sender is dropped if nothing can.
     fn work(&self, work: Work, done: oneshot::Sender<Work>);
+    /// What people should hear of what it did in former lives of the node.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The node ends as it should.
+    fn close(&self) {}
 }
 
 /// The node is gone: its thread has ended.
@@ -106,7 +112,8 @@ where
     M::Answer: Send + 'static,
     M::View: Default + Send + Sync + 'static,
 {
-    let Opened { disk, kept: log, packs: there, safe: appended, remarks, rebooted } = Disk::open(&config.dir)?;
+    let Opened { disk, kept: log, packs: there, safe: appended, mut remarks, rebooted } = Disk::open(&config.dir)?;
+    remarks.extend(config.work.iter().flat_map(|work| work.remarks()));
     let dir = config.dir.clone();
     let prepared = Procs::prepare(&config)?;
     let peer_addr = config.peer.local_addr().map_err(Error::io("peer listener"))?;
@@ -156,6 +163,7 @@ where
             spawn(front(LocalPort { core: core.clone() }));
             let _ = stopped.await;
             core.procs.kill_all();
+            core.work.iter().for_each(|work| work.close());
         });
         tracing::debug!(node = name, "the machine's thread ends");
     };

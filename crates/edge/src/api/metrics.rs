@@ -273,6 +273,9 @@ fn door_help(name: &str) -> &'static str {
         "http.sessions_ended_total" => "Sessions that the edge ended, as a program asked for.",
         "http.sessions_failed_total" => "Sessions that the edge could not read or store.",
         "resp.commands" => "Commands a second of Redis clients, over the last second.",
+        crate::meter::SCRIPTS_WITHHELD => {
+            "Scripts that are withheld at this node, as it ended twice while they ran (`SCRIPT WITHHELD`)."
+        }
         "resp.commands_total" => "Commands of Redis clients that were answered.",
         "resp.unread_bytes" => "Answers to Redis clients that they have not read yet, bytes, at this moment.",
         "resp.unread_closed_total" => "Redis clients whose connection was closed, as they did not read their answers.",
@@ -697,6 +700,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             node::authority::AUTHORITY_TURN,
             node::LANDLOCK,
             node::CONTROL_GROUPS,
+            crate::meter::SCRIPTS_WITHHELD,
         ] {
             gauges.insert(name.into(), 0);
         }

@@ -61,6 +61,7 @@ mod root;
 mod routes;
 mod sandbox;
 mod scratch;
+mod scripts;
 mod sdk;
 mod secrets;
 mod secure_doors;

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,6 +19,8 @@ use state::linear::Step;
 use state::linear::script::{Draft, Loan, Returned, Scripts};
 use tokio::sync::oneshot;
 
+use super::harm::{Harm, Slot};
+use super::library::About;
 use super::limits::*;
 use super::request::{Request, What};
 use super::texts::{Texts, sha1hex};
@@ -33,19 +36,32 @@ use crate::{Functions, Meter};
 /// Takes what groups lend to threads that run scripts.
 pub struct ScriptDesk {
     threads: Vec<SyncSender<(Loan, oneshot::Sender<Work>)>>,
+    harm: Arc<Harm>,
+    remarks: Vec<String>,
 }
 
 impl ScriptDesk {
+    /// For the node of this folder.
+    ///
     /// # Errors
     /// The system has no more threads.
-    pub fn new() -> std::io::Result<Self> {
+    pub fn open(dir: &Path) -> std::io::Result<Self> {
+        let (harm, remarks) = Harm::open(dir, crate::wall::wall_ms());
+        let harm = Arc::new(harm);
         let thread = |n: usize| {
             let (sender, loans) = sync_channel(LOANS_MAX);
-            let name = format!("coppice-lua-{n}");
-            std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || run(&loans))?;
+            let (name, harm) = (format!("coppice-lua-{n}"), Arc::clone(&harm));
+            let work = move || run(&loans, Slot::new(harm, n));
+            std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(work)?;
             Ok(sender)
         };
-        Ok(Self { threads: (0..THREADS).map(thread).collect::<std::io::Result<_>>()? })
+        let threads = (0..THREADS).map(thread).collect::<std::io::Result<_>>()?;
+        Ok(Self { threads, harm, remarks })
+    }
+
+    /// Scripts that are withheld here.
+    pub fn withheld(&self) -> u64 {
+        self.harm.count()
     }
 }
 
@@ -56,13 +72,20 @@ impl host::WorkDesk for ScriptDesk {
         // Without room the group goes on without: it hears nothing.
         let _ = self.threads[at].try_send((*loan, done));
     }
+
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.clone()
+    }
+
+    fn close(&self) {
+        self.harm.end();
+    }
 }
 
-fn run(loans: &Receiver<(Loan, oneshot::Sender<Work>)>) {
-    let mut runner = Runner::default();
+fn run(loans: &Receiver<(Loan, oneshot::Sender<Work>)>, slot: Slot) {
+    let mut runner = Runner::with(slot);
     while let Ok((loan, done)) = loans.recv() {
-        runner.began = Some(Instant::now());
-        let returned = loan.work(&mut runner);
+        let returned = runner.work(loan);
         // The node may be about to end.
         let _ = done.send(Work(Box::new(returned)));
     }
@@ -75,13 +98,23 @@ pub struct Runner {
     /// The one that was used last is last.
     states: VecDeque<(String, Vm)>,
     began: Option<Instant>,
+    slot: Rc<Slot>,
+    /// What the library that was called last is known by, and its digest.
+    library: (u64, Bytes),
 }
 
 impl Runner {
+    /// One that says in this place what it runs.
+    pub fn with(slot: Slot) -> Self {
+        Self { slot: Rc::new(slot), ..Self::default() }
+    }
+
     /// Runs all of a loan.
     pub fn work(&mut self, loan: Loan) -> Returned {
         self.began = Some(Instant::now());
-        loan.work(self)
+        let returned = loan.work(self);
+        self.slot.rest();
+        returned
     }
 
     fn state(&mut self, namespace: &str) -> Result<&mut Vm, Bytes> {
@@ -92,7 +125,7 @@ impl Runner {
                 if self.states.len() == STATES_MAX {
                     self.states.pop_front();
                 }
-                let vm = Vm::new(Door::new(namespace.into()));
+                let vm = Vm::new(Door::new(namespace.into()), Rc::clone(&self.slot));
                 (namespace.to_owned(), vm.map_err(|error| error_line(&format!("ERR no Lua state: {error}")))?)
             }
         };
@@ -104,6 +137,37 @@ impl Runner {
         self.states.retain(|(name, _)| name != namespace);
     }
 
+    /// The digest of what runs for it: of a function, that of its library.
+    fn digest(&mut self, draft: &Draft, what: &What) -> Option<Bytes> {
+        match what {
+            What::Run { sha, .. } => Some(sha.clone()),
+            What::Load { text } => Some(sha1hex(text)),
+            What::Library { code } => Some(sha1hex(code)),
+            What::Call { function } => {
+                let kept = draft.texts().libraries().values().find(|kept| kept.functions.contains(function))?;
+                let known_by = place_hash(&kept.text);
+                if self.library.0 != known_by || self.library.1.is_empty() {
+                    self.library = (known_by, sha1hex(&About::of(&kept.text)?.1));
+                }
+                Some(self.library.1.clone())
+            }
+            What::Exists | What::Flush | What::Withheld | What::Release => None,
+        }
+    }
+
+    /// Runs it, and says meanwhile that it is at work.
+    fn watched(&mut self, namespace: &str, draft: &mut Draft, request: &Request) -> Ran {
+        let Some(sha) = self.digest(draft, &request.what) else { return self.script(namespace, draft, request) };
+        if self.slot.harm().withholds(namespace, &sha) {
+            return Ran::Said(error_line(&format!(
+                "ERR Script withheld: this node ended {DEATHS_MAX} times while it ran. SCRIPT RELEASE lets it run again. script: {}",
+                String::from_utf8_lossy(&sha)
+            )));
+        }
+        self.slot.begin(namespace, &sha);
+        self.script(namespace, draft, request)
+    }
+
     fn script(&mut self, namespace: &str, draft: &mut Draft, request: &Request) -> Ran {
         let flushes = draft.texts().flushes();
         self.texts.follow(namespace, flushes);
@@ -111,6 +175,15 @@ impl Runner {
             What::Flush => {
                 self.texts.forget(namespace);
                 return Ran::Said(Bytes::from_static(b"+OK\r\n"));
+            }
+            What::Withheld => {
+                let all = self.slot.harm().of(namespace);
+                let lines: String = all.iter().map(|sha| format!("${}\r\n{sha}\r\n", sha.len())).collect();
+                return Ran::Said(format!("*{}\r\n{lines}", all.len()).into());
+            }
+            What::Release => {
+                let was = request.args.iter().filter(|sha| self.slot.harm().release(namespace, sha)).count();
+                return Ran::Said(format!(":{was}\r\n").into());
             }
             What::Exists => {
                 let is_known = |sha: &Bytes| {
@@ -175,7 +248,8 @@ impl Scripts for Runner {
     fn run(&mut self, namespace: &str, draft: &mut Draft, step: &Step) -> Result<Bytes, Bytes> {
         let Some(request) = Request::of(step) else { return Ok(error_line("ERR this is no script")) };
         // What goes wrong in here is one script's matter.
-        let ran = catch_unwind(AssertUnwindSafe(|| self.script(namespace, draft, &request)));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.watched(namespace, draft, &request)));
+        self.slot.end();
         let ran = ran.unwrap_or_else(|_| {
             tracing::error!(namespace, "a script has broken its Lua state");
             self.forget_state(namespace);

@@ -23,6 +23,18 @@ pub const THREADS: usize = 4;
 pub const LOANS_MAX: usize = 1_024;
 /// Stack of such a thread: nested tables are read and written by recursion.
 pub const STACK_BYTES: usize = 8 << 20;
+/// A script that has come to its end so often in this life of a node is not written down any more before it runs ...
+pub const HARMLESS_AFTER: u32 = 16;
+/// ... unless it is at work for so long.
+pub const LONG: Duration = Duration::from_millis(50);
+/// Scripts of which a thread knows how often they did; then it begins anew.
+pub const HARMLESS_MAX: usize = 4_096;
+/// Deaths of a node with the same script at work, after which that one is withheld ...
+pub const DEATHS_MAX: u32 = 2;
+/// ... if there is no longer between two of them, milliseconds: nodes end for other reasons, too.
+pub const DEATHS_KEPT_MS: u64 = 24 * 3_600_000;
+/// Scripts of which deaths are known; the oldest goes.
+pub const DEATHS_KEPT_MAX: usize = 256;
 /// Letters of the name of a library or a function.
 pub const LIBRARY_NAMES_MAX: usize = 256;
 /// Scripts that are known by their digests, of one namespace, where it was only said (`EVAL`) and is not kept; the oldest goes.

@@ -4,6 +4,7 @@
 //! - `request.rs`: what a door sends. `texts.rs`: scripts that a node has heard; those that were loaded are kept in the shard
 //!   (`linear/src/texts.rs`). `library.rs`: libraries of functions.
 //! - `desk.rs`: the threads that run scripts, and the door inside of them, whose commands are those of every door.
+//! - `harm.rs`: scripts that were at work when their node ended, of which none may do so twice.
 //! - `vm.rs`, `prelude.lua`: a Lua state for a namespace, and what scripts may not do with it. `convert.rs`: values either way.
 //! - `cjson.rs`, `cmsgpack.rs`, `structs.rs`, `bits.rs`, `pattern.rs`: libraries that scripts find with Redis, and Lua's patterns,
 //!   of which none takes longer than its caller waits.
@@ -15,6 +16,7 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 pub mod desk;
+mod harm;
 pub mod library;
 pub mod limits;
 mod pattern;

@@ -32,6 +32,10 @@ pub enum What {
     Exists,
     /// Know none.
     Flush,
+    /// Which scripts are withheld here, as the node ended while they ran?
+    Withheld,
+    /// Withhold those of these digests no more. They are the arguments.
+    Release,
 }
 
 const RUNS: u8 = 0;
@@ -40,6 +44,8 @@ const EXISTS: u8 = 2;
 const FLUSHES: u8 = 3;
 const CALLS: u8 = 4;
 const LIBRARY: u8 = 5;
+const WITHHELD: u8 = 6;
+const RELEASES: u8 = 7;
 const READS_ONLY: u8 = 1;
 const RESP3: u8 = 2;
 const HAS_TEXT: u8 = 4;
@@ -54,6 +60,8 @@ impl Request {
             What::Library { code } => (LIBRARY, Some(code.clone()), Bytes::new()),
             What::Exists => (EXISTS, None, Bytes::new()),
             What::Flush => (FLUSHES, None, Bytes::new()),
+            What::Withheld => (WITHHELD, None, Bytes::new()),
+            What::Release => (RELEASES, None, Bytes::new()),
         };
         let flag = |is: bool, flag| if is { flag } else { 0 };
         bytes.put_u8(what);
@@ -101,6 +109,8 @@ impl Request {
             LIBRARY => What::Library { code: text? },
             EXISTS => What::Exists,
             FLUSHES => What::Flush,
+            WITHHELD => What::Withheld,
+            RELEASES => What::Release,
             _ => return None,
         };
         let own = (step.function == RUN).then(|| step.key.clone());
@@ -124,6 +134,8 @@ mod tests {
             What::Library { code: "code".into() },
             What::Exists,
             What::Flush,
+            What::Withheld,
+            What::Release,
         ];
         for what in all {
             for keys in [vec![], vec![Bytes::from("a")], vec![Bytes::from("a"), Bytes::from("b")]] {

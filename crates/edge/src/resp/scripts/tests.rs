@@ -10,7 +10,10 @@ use state::linear::script::{Job, Loan};
 use state::linear::{Reply as Got, Step};
 
 use super::desk::Runner;
+use super::harm::tests::Dir;
+use super::harm::{AT_WORK, Slot};
 use super::library::About;
+use super::limits::{HARMLESS_AFTER, TIME_MAX};
 use super::request::{Request, What};
 use super::texts::sha1hex;
 use crate::resp::encode::Protocol;
@@ -578,4 +581,77 @@ fn who_speaks_resp3_is_told_so() {
     ] {
         assert_eq!(bank.request(script, &[], &[], false, Protocol::Resp3), said, "{script}");
     }
+}
+
+#[test]
+fn a_script_that_ran_twice_as_its_node_ended_runs_no_more_until_it_is_released() {
+    let dir = Dir::new("runner");
+    let library = "#!lua name=lib\nredis.register_function('f', function() return 5 end)";
+    let [bad, good] = ["return 1", "return 2"];
+    let of = |text: &str| sha1hex(text.as_bytes());
+    for _ in 0..2 {
+        let (harm, _) = dir.open(1);
+        // The process ends while these are at work.
+        Slot::new(std::sync::Arc::clone(&harm), 0).begin("bank", &of(bad));
+        Slot::new(harm, 1).begin("bank", &of(library));
+    }
+    let (harm, remarks) = dir.open(2);
+    assert_eq!(remarks.len(), 2, "{remarks:?}");
+    let mut bank = Bank::new();
+    bank.load(library, "new");
+    bank.runner = Runner::with(Slot::new(harm, 0));
+    let withheld = |sha: &Bytes| {
+        format!(
+            "-ERR Script withheld: this node ended 2 times while it ran. SCRIPT RELEASE lets it run again. script: {}\r\n",
+            String::from_utf8_lossy(sha)
+        )
+    };
+    let mut ask = |what, args: &[&str]| bank.ask(what, &["k"], args, false, Protocol::Resp2);
+    let run = |text: &'static str| What::Run { sha: of(text), text: Some(text.into()) };
+    let call = || What::Call { function: "f".into() };
+    assert_eq!(ask(run(bad), &[]), withheld(&of(bad)));
+    assert_eq!(ask(What::Run { sha: of(bad), text: None }, &[]), withheld(&of(bad)));
+    assert_eq!(ask(What::Load { text: bad.into() }, &[]), withheld(&of(bad)), "what breaks the parser, too");
+    assert_eq!(ask(call(), &[]), withheld(&of(library)));
+    assert_eq!(ask(run(good), &[]), ":2\r\n");
+    let mut both = [of(bad), of(library)];
+    both.sort();
+    let [one, other] = both.each_ref().map(|sha| String::from_utf8_lossy(sha).into_owned());
+    assert_eq!(ask(What::Withheld, &[]), format!("*2\r\n$40\r\n{one}\r\n$40\r\n{other}\r\n"));
+    assert_eq!(ask(What::Release, &[&one, "none"]), ":1\r\n");
+    assert_eq!(ask(What::Withheld, &[]), format!("*1\r\n$40\r\n{other}\r\n"));
+    assert_eq!(ask(What::Release, &[&other]), ":1\r\n");
+    assert_eq!((ask(run(bad), &[]), ask(call(), &[])), (":1\r\n".into(), ":5\r\n".into()));
+    // It runs to its end, so nothing is left that would blame it.
+    assert!(dir.open(3).1.is_empty());
+}
+
+#[test]
+fn a_script_that_is_at_work_for_long_is_written_down_whatever_it_did_before() {
+    let dir = Dir::new("at-work");
+    let text = "if ARGV[1] == 'long' then while true do end end";
+    let mut bank = Bank::new();
+    bank.runner = Runner::with(Slot::new(dir.open(1).0, 2));
+    for _ in 0..HARMLESS_AFTER {
+        assert_eq!(bank.eval(text, &["k"], &[]), "$-1\r\n");
+    }
+    let at = dir.0.join(AT_WORK);
+    let is_said = move || {
+        String::from_utf8_lossy(&std::fs::read(&at).unwrap())
+            .contains(&*String::from_utf8_lossy(&sha1hex(text.as_bytes())))
+    };
+    assert!(!is_said(), "it has come to its end");
+    let watch = std::thread::spawn(move || {
+        let began = std::time::Instant::now();
+        while began.elapsed() < TIME_MAX {
+            if is_said() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    });
+    assert!(bank.eval(text, &["k"], &["long"]).contains("Script killed"));
+    assert!(watch.join().unwrap());
+    assert!(dir.open(2).1.is_empty(), "nothing is at work any more");
 }

@@ -13,6 +13,7 @@ use state::linear::texts::Texts;
 
 use super::convert::{self, number, shortest, type_name};
 use super::desk::Door;
+use super::harm::Slot;
 use super::library::{self, About};
 use super::limits::*;
 use super::pattern::{self, Captured};
@@ -40,6 +41,8 @@ pub struct Vm {
 /// The script that is at work.
 pub struct AtWork {
     door: Door,
+    /// Where it is said what is at work.
+    slot: Rc<Slot>,
     until: Cell<Instant>,
     /// It was ended by force.
     ended: Cell<bool>,
@@ -58,10 +61,11 @@ pub enum Ran {
 }
 
 impl Vm {
-    pub fn new(door: Door) -> mlua::Result<Self> {
+    pub fn new(door: Door, slot: Rc<Slot>) -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
         let at = Rc::new(AtWork {
             door,
+            slot,
             until: Cell::new(Instant::now()),
             ended: Cell::new(false),
             reads_only: Cell::new(false),
@@ -453,7 +457,9 @@ impl AtWork {
     }
 
     fn is_over(&self) -> bool {
-        if !self.ended.get() && Instant::now() >= self.until.get() {
+        let now = Instant::now();
+        self.slot.goes_on(now);
+        if !self.ended.get() && now >= self.until.get() {
             self.ended.set(true);
         }
         self.ended.get()

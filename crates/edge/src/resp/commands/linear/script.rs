@@ -1,5 +1,6 @@
 //! EVAL and its kin: what a client says becomes one step, which the leader of the keys' shard has run (`resp/scripts/`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use state::linear::functions::texts;
@@ -60,12 +61,13 @@ pub const ALL: &[Spec] = &[
             -2,
             Keys::None,
             Does::ReadAll,
-            "LOAD script | EXISTS sha1 [sha1 ...] | FLUSH [ASYNC | SYNC] | KILL",
+            "LOAD script | EXISTS sha1 [sha1 ...] | FLUSH [ASYNC | SYNC] | KILL | WITHHELD | RELEASE sha1 [sha1 ...]",
             "scripts that are known by their digests",
             script,
         ),
         "loaded scripts are kept with the data, 10,000 of 16 MiB together (the oldest go) and 1 MiB each; KILL \
-         finds none, as a script ends by itself",
+         finds none, as a script ends by itself; WITHHELD lists scripts that run no more where shards are led now, as a node ended \
+         twice while they ran, and RELEASE lets them run again there",
     ),
 ];
 
@@ -172,7 +174,36 @@ fn script(call: &mut Call<'_>) -> Act {
         }
         (b"FLUSH", 3) => Act::Now(Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
         (b"KILL", 2) => Act::Now(Reply::error("NOTBUSY No scripts in execution right now.")),
-        _ => unknown_subcommand(call, "LOAD, EXISTS, FLUSH and KILL"),
+        (b"WITHHELD", 2) | (b"RELEASE", 3..) => {
+            let shas = (2..len).map(|at| command.value(at)).collect();
+            let what = if sub == b"RELEASE" { What::Release } else { What::Withheld };
+            Act::Linear(Op { over: Over::Each, ..ask(what, Vec::new(), shas) }, of_leaders)
+        }
+        _ => unknown_subcommand(call, "LOAD, EXISTS, FLUSH, KILL, WITHHELD and RELEASE"),
+    }
+}
+
+/// What those that lead the shards say of withheld scripts: their digests, or how many were released.
+fn of_leaders(got: Vec<Got>) -> Reply {
+    let each = match only(got) {
+        Got::List(each) => each,
+        one => vec![one],
+    };
+    let (mut withheld, mut released) = (BTreeSet::new(), None);
+    for said in each {
+        let Got::Bytes(said) = &said else { return plain_one(said) };
+        let said = String::from_utf8_lossy(said);
+        match said.as_bytes().first() {
+            Some(b':') => released = released.max(said[1..].trim_end().parse::<i64>().ok()),
+            Some(b'*') => {
+                withheld.extend(said.lines().skip(1).filter(|line| !line.starts_with('$')).map(str::to_owned))
+            }
+            _ => return Reply::Error(said.trim_start_matches('-').trim_end().to_owned()),
+        }
+    }
+    match released {
+        Some(released) => Reply::Int(released),
+        None => Reply::List(withheld.into_iter().map(Reply::text).collect()),
     }
 }
 
@@ -188,4 +219,26 @@ fn known(outcome: Outcome<Ran>, count: usize) -> Reply {
     let Got::List(of_all) = only(got) else { return Reply::error("ERR shards have not said which scripts they know") };
     let is_known = |at: usize| of_all.iter().skip(at).step_by(count).all(|one| *one == Got::Int(1));
     Reply::List((0..count).map(|at| Reply::Int(is_known(at).into())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaders_of_several_shards_say_of_withheld_scripts_is_one_answer() {
+        let said = |text: &str| Got::Bytes(Bytes::copy_from_slice(text.as_bytes()));
+        let list = |text: &[&str]| Reply::List(text.iter().map(|text| Reply::text(*text)).collect());
+        let (one, two) = (said("*1\r\n$2\r\naa\r\n"), said("*2\r\n$2\r\naa\r\n$2\r\nbb\r\n"));
+        assert_eq!(of_leaders(vec![two.clone()]), list(&["aa", "bb"]));
+        assert_eq!(of_leaders(vec![Got::List(vec![one, two])]), list(&["aa", "bb"]));
+        assert_eq!(of_leaders(vec![said("*0\r\n")]), list(&[]));
+        assert_eq!(of_leaders(vec![Got::List(vec![said(":0\r\n"), said(":1\r\n")])]), Reply::Int(1));
+        // An older program leads one of them.
+        let wrong = "ERR this is no script";
+        assert_eq!(
+            of_leaders(vec![Got::List(vec![said(":0\r\n"), said(&format!("-{wrong}\r\n"))])]),
+            Reply::error(wrong)
+        );
+    }
 }
