@@ -17,7 +17,7 @@
 //! | 2 | after it | `hash.random`, `hash.take`, `hold`, `release`, `size`, `list.positions`, `list.pop-first`, `set.count-inter`, `set.store-*`, `text.find-bit`, `text.bit-op`, `count.ending`; `put`, `expire` and `get-expire` with `passed`; `expire ... xxlt`, `put` and `remove` with `equal:`, `differs:`, `digest:` and `digest-differs:`, `set.random ... again`, `text.bits ... byte\|bit`; the kind beside a session value (`session/src/op.rs`); what a brick is told that it lacks (`session/src/copies.rs`) |
 //! | 3 | after it | channels cross nodes: frames of kinds `CHANNELS` and `MESSAGES` (`channels/src/wire.rs`) |
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`); services have `sandbox` (`clones/src/sandbox.rs`); sorted sets (`linear/src/sorted.rs`): a kind of value, and the functions `sorted.*`, which alone make one; `dump`, `load`, `versions.above` (`linear/src/dump.rs`); declarations with `answer_timeout`, `idle_timeout`, `body_max`, or more of `health` than a path (`clones/src/spec.rs`); namespaces of class `cache`, and its frames (`cache/src/wire.rs`); class `soft` may be declared: its frames (`soft/src/wire.rs`); namespaces of class `object`, with frames and records of their own (`object/src/wire.rs`) |
-//! | 5 to 15 | after it | the lists below, a line for each |
+//! | 5 to 16 | after it | the lists below, a line for each |
 //!
 //! Level 5:
 //!
@@ -107,8 +107,12 @@
 //! - services have `downlink` (`clones/src/spec.rs`)
 //! - cursors that are numbers, of class `linear`: the functions `walk`, `hash.walk`, `set.walk` and `sorted.walk` (`linear/src/functions/walk.rs`)
 //! - keys of class `linear` have up to 64 KiB (`linear/src/machine/calls.rs`)
+//!
+//! Level 16:
+//!
+//! - counters of class `soft` have one slot for lives of a node that are over (`soft/src/tally.rs`): in frames and checkpoints
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
-pub const LEVEL: u32 = 15;
+pub const LEVEL: u32 = 16;
 
 const _: () = assert!(LEVEL >= 1, "what says nothing of its level has 1");

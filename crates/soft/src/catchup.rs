@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use base::{Boot, NodeId, Now, Outcome, Refused, Time};
 
+use crate::cell::Cell;
 use crate::checkpoint::Keeper;
 use crate::context::{Context, Range};
 use crate::fill::Transfer;
 use crate::limits::*;
-use crate::space::Space;
+use crate::space::{Address, Space};
 use crate::{Asked, Op, Output, Soft, Spec};
 
 /// A namespace, and how far this node has come with it.
@@ -27,6 +28,8 @@ pub struct Held {
     pub stable: Option<(Time, Context)>,
     /// Peers that have seen the same and have other cells: how often in a row they have said so.
     pub unequal: BTreeMap<NodeId, u32>,
+    /// How many updates peers have said cells are the outcome of, since the index had room.
+    pub covered: BTreeMap<NodeId, u64>,
     /// The moves of the space of which watchers were told.
     pub looked: u64,
     /// When one was asked for what is missing here, and the hash of what that one had seen.
@@ -59,6 +62,7 @@ impl Held {
             watched: None,
             stable: None,
             unequal: BTreeMap::new(),
+            covered: BTreeMap::new(),
             looked: 0,
             asked: None,
         }
@@ -183,4 +187,20 @@ impl Soft {
 pub(crate) fn refused(id: base::AskId) -> Output {
     let why = "this node has just started, and gets what the others have";
     Output::Answer { id, answer: Outcome::Refused(Refused::busy(why, SETTLE_EVERY)) }
+}
+
+/// A frame of a few bytes may say that its cells are the outcome of a million updates, and each takes a line of the
+/// index. So while the index is large a peer has what one frame may have; what is more is as if it were lost, and
+/// comes when there is room again.
+pub(crate) fn has_room_for(
+    covered: &mut BTreeMap<NodeId, u64>,
+    peer: NodeId,
+    cells: &[(Address, Cell, Vec<Range>)],
+) -> bool {
+    let updates = |range: &Range| range.last - range.first + 1;
+    let said: u64 = cells.iter().flat_map(|(.., covers)| covers).map(updates).sum();
+    let all = covered.entry(peer).or_default();
+    let has_room = *all + said <= INDEX_MAX as u64;
+    *all += if has_room { said } else { 0 };
+    has_room
 }

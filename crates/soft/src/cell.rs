@@ -11,6 +11,8 @@ use bytes::Bytes;
 
 use crate::context::Context;
 use crate::dot::{Dot, Life, Stamp};
+use crate::limits::PARTS_MAX;
+use crate::tally;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sibling {
@@ -33,7 +35,8 @@ impl Sibling {
     }
 }
 
-/// What one life has counted since `birth`. Numbers only grow; they are joined by the greater one.
+/// What one life has counted since `birth`, or all lives of a node below some boot (`tally.rs`). Numbers only grow;
+/// they are joined by the greater one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     pub birth: Dot,
@@ -76,7 +79,7 @@ pub struct Cell {
 /// What the sender of a cell knows.
 #[derive(Clone, Copy, Debug)]
 pub enum Known<'a> {
-    /// A push: its dot and what it supersedes. The cell has what this update changed.
+    /// A push: its dot and what it supersedes, in order. The cell has what this update changed.
     Push { dot: Dot, supersedes: &'a [Dot] },
     /// Repair: everything in the sender's context. The cell is whole.
     Whole(&'a Context),
@@ -85,18 +88,31 @@ pub enum Known<'a> {
 impl Known<'_> {
     fn contains(&self, dot: Dot) -> bool {
         match self {
-            Known::Push { dot: own, supersedes } => *own == dot || supersedes.contains(&dot),
+            Known::Push { dot: own, supersedes } => *own == dot || supersedes.binary_search(&dot).is_ok(),
             Known::Whole(context) => context.contains(dot),
         }
     }
 }
 
+/// Where in order a slot is.
+fn has(slots: &[Slot], birth: Dot) -> Result<usize, usize> {
+    slots.binary_search_by_key(&birth, |slot| slot.birth)
+}
+
 impl Cell {
+    /// What comes of both is no more than a cell may have: else no other node would take it.
+    pub fn has_room_for(&self, sent: &Cell, supersedes: &[Dot]) -> bool {
+        let gone = self.gone.len() + sent.gone.len() + supersedes.len();
+        let (siblings, slots) = (self.siblings.len() + sent.siblings.len(), self.slots.len() + sent.slots.len());
+        // Of the same lives they are the same ones: only what is far beyond cannot be.
+        gone.max(siblings).max(slots) <= 2 * PARTS_MAX
+    }
+
     /// Joins with what another sent, `seen` being this side's context before. The caller then adds what the message covers
     /// and [`Cell::dots`] of the sent cell to `seen`, and calls [`Cell::settle`].
     pub fn join(&mut self, sent: &Cell, seen: &Context, known: Known<'_>) {
         let is_gone = |cell: &Cell, dot: Dot| cell.gone.binary_search(&dot).is_ok();
-        let sent_has = |dot: Dot| sent.siblings.iter().any(|s| s.dot == dot);
+        let sent_has = |dot: Dot| sent.siblings.binary_search_by_key(&dot, |s| s.dot).is_ok();
         let here = std::mem::take(&mut self.siblings);
         let mut stay: Vec<Sibling> =
             here.into_iter().filter(|s| sent_has(s.dot) || !(known.contains(s.dot) || is_gone(sent, s.dot))).collect();
@@ -126,21 +142,36 @@ impl Cell {
     }
 
     fn join_slots(&mut self, sent: &Cell, seen: &Context, known: Known<'_>) {
-        // One that the other knows of and has no more was cut there, everywhere.
-        self.slots.retain(|mine| sent.slots.iter().any(|s| s.birth == mine.birth) || !known.contains(mine.last));
-        for theirs in &sent.slots {
-            match self.slots.binary_search_by_key(&theirs.birth, |s| s.birth) {
+        let sent = tally::meet(&mut self.slots, &sent.slots);
+        // One that the other knows of and has no more was cut there, everywhere. Who lacks a sum has not come so far.
+        let is_over = |slot: &Slot, seen: &dyn Fn(Dot) -> bool| slot.below().is_none() && seen(slot.last);
+        self.slots.retain(|mine| has(&sent, mine.birth).is_ok() || !is_over(mine, &|last| known.contains(last)));
+        self.add_slots(&sent, |theirs| !is_over(theirs, &|last| seen.contains(last)));
+    }
+
+    /// Joins with slots that another has, in order; those that are not here come if they may.
+    fn add_slots(&mut self, all: &[Slot], may_come: impl Fn(&Slot) -> bool) {
+        let mut new = Vec::new();
+        for theirs in all {
+            match has(&self.slots, theirs.birth) {
                 Ok(at) => self.slots[at].join(theirs),
-                Err(_) if seen.contains(theirs.last) => (),
-                Err(at) => self.slots.insert(at, *theirs),
+                Err(_) if may_come(theirs) => new.push(*theirs),
+                Err(_) => (),
             }
+        }
+        if !new.is_empty() {
+            self.slots.extend(new);
+            self.slots.sort_unstable_by_key(|s| s.birth);
         }
     }
 
     /// Joins with the cell of one that has seen the same and should have the same: what either has stays, and of what both have
     /// differently the greater. True if something changed.
     pub fn mend(&mut self, sent: &Cell) -> bool {
+        // That one has added up more is no difference.
+        let slots = tally::meet(&mut self.slots, &sent.slots);
         let before = (self.siblings.clone(), self.slots.clone());
+        let mut new = Vec::new();
         for theirs in &sent.siblings {
             let rank = |sibling: &Sibling| (sibling.stamp, sibling.value.clone());
             match self.siblings.binary_search_by_key(&theirs.dot, |s| s.dot) {
@@ -148,19 +179,16 @@ impl Cell {
                     self.siblings[at] = theirs.clone()
                 }
                 Ok(_) => (),
-                Err(at) => self.siblings.insert(at, theirs.clone()),
+                Err(_) => new.push(theirs.clone()),
             }
         }
+        self.siblings.extend(new);
+        self.siblings.sort_by_key(|s| s.dot);
         // At most one of a life: the later.
         self.siblings.reverse();
         self.siblings.dedup_by_key(|s| s.dot.life);
         self.siblings.reverse();
-        for theirs in &sent.slots {
-            match self.slots.binary_search_by_key(&theirs.birth, |s| s.birth) {
-                Ok(at) => self.slots[at].join(theirs),
-                Err(at) => self.slots.insert(at, *theirs),
-            }
-        }
+        self.add_slots(&slots, |_| true);
         before != (self.siblings.clone(), self.slots.clone())
     }
 
@@ -169,9 +197,10 @@ impl Cell {
         self.gone.retain(|&dot| !seen.contains(dot));
     }
 
-    /// Dots that are seen by who has this cell.
+    /// Dots that are seen by who has this cell. What is added up has none: its lives are over.
     pub fn dots(&self) -> impl Iterator<Item = Dot> + '_ {
-        self.siblings.iter().map(|s| s.dot).chain(self.slots.iter().map(|s| s.last))
+        let slots = self.slots.iter().filter(|s| s.below().is_none());
+        self.siblings.iter().map(|s| s.dot).chain(slots.map(|s| s.last))
     }
 
     /// Does a reader see something?
@@ -227,10 +256,11 @@ impl Cell {
         self.siblings.iter().filter(|s| s.held).map(|s| s.dot.life)
     }
 
-    /// Counts by `by` in the slot of the dot's life; after that was cut in a new one. None, and nothing has changed, if the
-    /// slot would overflow. Returns what is pushed; it supersedes nothing.
+    /// Counts by `by` in the slot of the dot's life, also after that was cut: a counter that is reset again and again has no more slots
+    /// than lives. None, and nothing has changed, if the slot would overflow. Returns what is pushed; it supersedes nothing.
     pub fn count(&mut self, dot: Dot, by: i64) -> Option<Cell> {
-        let own = |life: Life| move |s: &Slot| s.birth.life == life && !s.is_cut();
+        let has_room = |s: &Slot| !s.is_cut() || s.inc.max(s.dec) < u64::MAX / 2;
+        let own = |life: Life| move |s: &Slot| s.birth.life == life && has_room(s);
         let fresh = Slot { birth: dot, last: dot, inc: 0, dec: 0, cut_inc: 0, cut_dec: 0 };
         let at = self.slots.iter().position(own(dot.life));
         let mut slot = at.map_or(fresh, |at| self.slots[at]);

@@ -15,7 +15,7 @@ use base::{Boot, Frame, NodeId, Now, Span, Time};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::catchup::Held;
+use crate::catchup::{self, Held};
 use crate::cell::Cell;
 use crate::compare::{Step, Wanted};
 use crate::context::Context;
@@ -310,6 +310,7 @@ impl Soft {
     pub(crate) fn page(&mut self, now: Now, from: NodeId, page: Page, out: &mut Vec<Output>) -> Result<(), Odd> {
         let (after, until) = (address(page.after)?, address(page.until)?);
         let Some(held) = self.spaces.get_mut(&page.space) else { return Ok(()) };
+        let covered = &mut held.covered;
         let Some(transfer) = &mut held.transfer else { return Ok(()) };
         // An older node says back no ticket, and is asked for whole pages alone.
         let is_awaited = |ask: &Ask| {
@@ -328,6 +329,9 @@ impl Soft {
         let known = context(&page.context).ok_or(Odd("a context of what nobody gives"))?;
         held.space.may_know(&known)?;
         let mut cells = read_all(now, page.cells)?;
+        if !catchup::has_room_for(covered, from, &cells) {
+            return Ok(());
+        }
         cells.sort_by(|a, b| a.0.cmp(&b.0));
         let is_within = |at: &Address| {
             after.as_ref().is_none_or(|after| after < at) && until.as_ref().is_none_or(|until| at <= until)

@@ -43,7 +43,9 @@ mod space;
 mod spec;
 mod stale;
 mod sweep;
+mod tally;
 mod watch;
+mod why;
 mod window;
 mod wire;
 mod words;
@@ -88,6 +90,8 @@ pub const STALE_LEVEL: u32 = 11;
 pub const COMPARE_LEVEL: u32 = 12;
 /// Lives of nodes that are over are folded.
 pub const FOLD_LEVEL: u32 = 14;
+/// Slots of such lives are added up.
+pub const SLOTS_LEVEL: u32 = 16;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";

@@ -107,6 +107,8 @@ pub const PRUNE_AGAIN: Span = Span::millis(2);
 pub const DEAD_COUNTS: Span = Span::secs(600);
 /// Lives of a node are folded when its present one has been known for so long, and others have told since what they have.
 pub const FOLD_AFTER: Span = Span::secs(10);
+/// While slots are added up at one node after the other their cells are not compared, but for so long at most.
+pub const TALLY_LOOKS_ODD: Span = Span::secs(60);
 /// Entries of the index, above which members that are dead are waited for no longer.
 pub const INDEX_MAX: usize = 1 << 20;
 /// Entries of the index that a checkpoint may have.

@@ -85,7 +85,7 @@ impl Space {
                 let (from, to) = within(first, last, there);
                 let outside = |(nth, item): (usize, Item)| (nth < from || nth >= to).then_some(item.at);
                 let gone: Vec<Address> = self.items(&key).enumerate().filter_map(outside).collect();
-                gone.iter().for_each(|at| self.put(now, at, None));
+                self.remove_cells(now, &gone, Did::Trimmed);
                 Reply::Done
             }
             List::Insert { side, pivot, value } => {

@@ -155,7 +155,8 @@ impl Soft {
             soon(held.wake_at());
             let keeps = !self.is_disk_full && !held.space.lends();
             soon(held.keeper.as_ref().filter(|_| keeps).and_then(Keeper::wake_at));
-            soon((held.space.is_forgetting() || held.space.is_adopting()).then_some(self.prune_at));
+            let walks = held.space.is_forgetting() || held.space.is_adopting() || held.space.tally.walks();
+            soon(walks.then_some(self.prune_at));
             soon(held.space.has_damaged().then_some(self.heal_at));
         }
         self.peers.values().for_each(|peer| soon(peer.window.again_at()));

@@ -109,8 +109,10 @@ impl Space {
 impl Soft {
     /// A peer that has seen the same says what its cells come to.
     pub(crate) fn compare_state(&mut self, from: NodeId, space: u32, theirs: u64, out: &mut Vec<Output>) {
+        let at = self.turn_at;
         let Some(held) = self.spaces.get_mut(&space) else { return };
-        if theirs == 0 || theirs == held.space.state.whole() || self.level < LIST_LEVEL {
+        let is_same = theirs == held.space.state.whole() || held.space.tally.is_under_way(at);
+        if theirs == 0 || is_same || self.level < LIST_LEVEL {
             held.unequal.remove(&from);
             return;
         }
@@ -173,7 +175,7 @@ impl Soft {
             return Ok(());
         }
         // Since then one of them has seen more: the next digest tells.
-        if told.context != digest(&held.space.context) {
+        if told.context != digest(&held.space.context) || held.space.tally.is_under_way(now.mono) {
             return Ok(());
         }
         let State(parts) = &held.space.state;

@@ -155,7 +155,8 @@ pub struct Change {
     pub is_last: bool,
 }
 
-/// How an element came to be what it is, as far as its cell says: for those who are told of changes by name.
+/// How an element came to be what it is, as far as its cell says, or its last update if it is gone: for those who are
+/// told of changes by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     Put,
@@ -166,6 +167,25 @@ pub enum Did {
     Inserted,
     /// Another item was put in the place of one.
     Replaced,
+    /// Taken away with all that its key had.
+    Deleted,
+    /// Taken away at an end of a list.
+    Trimmed,
+}
+
+impl Did {
+    /// A mark of an update that leaves nothing which could say it. 0: none.
+    pub(crate) fn mark(self) -> u32 {
+        match self {
+            Did::Deleted => 1,
+            Did::Trimmed => 2,
+            Did::Put | Did::Counted | Did::Pushed(_) | Did::Inserted | Did::Replaced => 0,
+        }
+    }
+
+    pub(crate) fn marked(mark: u32) -> Option<Self> {
+        [Did::Deleted, Did::Trimmed].into_iter().find(|did| did.mark() == mark)
+    }
 }
 
 /// Why something has changed, as the node knows that tells it. Of several changes that are told at once it is the last one's.

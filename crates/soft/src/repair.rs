@@ -15,7 +15,7 @@ use base::checksum::place_hash;
 use base::{Boot, Frame, NodeId, Now, Time};
 use prost::Message;
 
-use crate::catchup::Held;
+use crate::catchup::{self, Held};
 use crate::cell::Cell;
 use crate::context::{Context, Folded, Range};
 use crate::dot::{Dot, Life};
@@ -41,6 +41,7 @@ impl Soft {
             self.collect_at = now.mono + COLLECT_EVERY;
             self.collect(now);
             self.fold_lives(now);
+            self.tally(now);
         }
         self.tend_transfers(now, out);
         if let Some(peer) = self.next_peer() {
@@ -232,7 +233,11 @@ impl Soft {
         let known = context(&message.context).ok_or(Odd("a context of what nobody gives"))?;
         let Some(held) = self.spaces.get_mut(&message.space) else { return Ok(()) };
         held.space.may_know(&known)?;
-        for (at, cell, covers) in read_all(now, message.cells)? {
+        let cells = read_all(now, message.cells)?;
+        if !catchup::has_room_for(&mut held.covered, from, &cells) {
+            return Ok(());
+        }
+        for (at, cell, covers) in cells {
             held.space.take_whole(now, &at, &cell, &covers, &known)?;
             self.seen.repaired += 1;
         }
@@ -261,6 +266,10 @@ impl Soft {
                 held.space.adopt();
                 self.prune_at = now.mono + PRUNE_AGAIN;
             }
+            if held.space.tally.walks() {
+                held.space.add_up_some();
+                self.prune_at = now.mono + PRUNE_AGAIN;
+            }
         }
     }
 
@@ -269,6 +278,9 @@ impl Soft {
     fn collect(&mut self, now: Now) {
         for (id, held) in self.spaces.iter_mut().filter(|(_, held)| held.is_settled() && held.has_come()) {
             let is_large = held.space.index.len() > INDEX_MAX;
+            if !is_large {
+                held.covered.clear();
+            }
             let counts = |dead: Option<Time>| dead.is_none_or(|since| !is_large && now.mono.since(since) < DEAD_COUNTS);
             let mut stable = if is_large { held.space.context.clone() } else { held.kept().clone() };
             for peer in self.peers.values().filter(|peer| counts(peer.dead)) {

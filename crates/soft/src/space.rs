@@ -18,7 +18,9 @@ use crate::dot::{Dot, Life, Stamp};
 use crate::limits::*;
 use crate::map::Map;
 use crate::mend::{self, State};
-use crate::op::{Kind, Why};
+use crate::op::{Did, Kind, Why};
+use crate::tally::Tally;
+use crate::why::Whys;
 use crate::wire::{ACell, At, Delta, dot, dots_of};
 
 /// Where a cell lies. In order of the hashes of keys, so that a walk can stop between any two keys and go on elsewhere.
@@ -104,6 +106,7 @@ pub struct Space {
     lends: bool,
     /// Of a transfer that came to nothing: up to here what it brought is seen.
     adopted: Option<Address>,
+    pub(crate) tally: Tally,
     /// Keys that have something.
     keys: u64,
     bytes: u64,
@@ -113,11 +116,8 @@ pub struct Space {
     pub(crate) lost: Vec<(Address, bool)>,
     /// What changes now is no such purpose.
     sweeps: bool,
-    /// Updates above the floor that came by comparison with another node, for those who are told why something has changed.
-    fetched: Context,
-    /// ... that took away what was over; of these, what was held.
-    over: Context,
-    released: Context,
+    /// Why updates above the floor are here, and how they were made.
+    pub(crate) whys: Whys,
     /// Writes that met others which they had not seen, since this was taken.
     pub(crate) conflicts: u64,
     /// Made here and not sent yet, and about how many bytes.
@@ -152,14 +152,13 @@ impl Space {
             coming: None,
             lends: false,
             adopted: None,
+            tally: Tally::default(),
             keys: 0,
             bytes: 0,
             held: BTreeMap::new(),
             lost: Vec::new(),
             sweeps: false,
-            fetched: Context::default(),
-            over: Context::default(),
-            released: Context::default(),
+            whys: Whys::default(),
             conflicts: 0,
             out: Vec::new(),
             out_bytes: 0,
@@ -381,8 +380,8 @@ impl Space {
             cell.let_go(life)
         });
         self.made(now, dot, at, &Cell::default(), gone.as_slice());
-        self.over.insert(dot);
-        self.released.insert(dot);
+        self.whys.over.insert(dot);
+        self.whys.released.insert(dot);
         if let Some(made) = self.out.last_mut() {
             (made.sweeps, made.ends) = (sweeps, true);
         }
@@ -414,47 +413,53 @@ impl Space {
             supersedes: supersedes.iter().copied().map(dot).collect(),
             sweeps: false,
             ends: false,
+            did: 0,
         });
+    }
+
+    /// What was made since this number was the last one, and what of it is to be sent, was done so.
+    fn mark(&mut self, did: Did, before: u64, made: usize) {
+        if before < self.seq {
+            let range = Range { life: self.life, first: before + 1, last: self.seq };
+            self.whys.marked(did).into_iter().for_each(|all| all.insert_range(range));
+            self.out[made..].iter_mut().for_each(|delta| delta.did = did.mark());
+        }
     }
 
     /// Removes all that a key has.
     pub(crate) fn remove(&mut self, now: Now, key: &Bytes) {
         let there: Vec<Address> =
             self.cells_of(key).filter(|(_, cell)| cell.is_there()).map(|(at, _)| at.clone()).collect();
-        there.iter().for_each(|at| self.put(now, at, None));
+        self.remove_cells(now, &there, Did::Deleted);
     }
 
     /// Removes all that a key has whose end has come.
     pub(crate) fn remove_ended(&mut self, now: Now, key: &Bytes) {
         let there: Vec<Address> =
             self.cells_of(key).filter(|(_, cell)| cell.is_there()).map(|(at, _)| at.clone()).collect();
-        self.remove_cells(now, &there, true);
+        self.end_cells(now, &there);
     }
 
-    /// Removes these; `is_over`: as their time has come.
-    pub(crate) fn remove_cells(&mut self, now: Now, all: &[Address], is_over: bool) {
+    /// Removes these.
+    pub(crate) fn remove_cells(&mut self, now: Now, all: &[Address], did: Did) {
         let (before, made) = (self.seq, self.out.len());
         all.iter().for_each(|at| self.put(now, at, None));
-        if is_over && before < self.seq {
-            self.over.insert_range(Range { life: self.life, first: before + 1, last: self.seq });
+        self.mark(did, before, made);
+    }
+
+    /// ... as their time has come.
+    pub(crate) fn end_cells(&mut self, now: Now, all: &[Address]) {
+        let (before, made) = (self.seq, self.out.len());
+        all.iter().for_each(|at| self.put(now, at, None));
+        if before < self.seq {
+            self.whys.over.insert_range(Range { life: self.life, first: before + 1, last: self.seq });
             self.out[made..].iter_mut().for_each(|delta| delta.ends = true);
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn whys(&self) -> usize {
-        self.fetched.ranges().chain(self.over.ranges()).count()
-    }
-
     /// Why an update came to be here.
     pub(crate) fn why(&self, of: Dot) -> Why {
-        match of {
-            of if self.released.contains(of) => Why::Released,
-            of if self.over.contains(of) => Why::Ended,
-            of if of.life == self.life => Why::Local,
-            of if self.fetched.contains(of) => Why::Repair,
-            _ => Why::Remote,
-        }
+        self.whys.why(of, of.life == self.life)
     }
 
     // What others send.
@@ -464,7 +469,9 @@ impl Space {
         let of = Dot::told(life, delta.seq).ok_or(Odd("a number of an update that nobody gives"))?;
         let at = delta.at.read().ok_or(Odd("an address that cannot be"))?;
         let part = delta.part.read(now.mono).ok_or(Odd("a cell that cannot be, or was damaged"))?;
-        let supersedes = dots_of(&delta.supersedes).ok_or(Odd("numbers of updates that nobody gives"))?;
+        let mut supersedes = dots_of(&delta.supersedes).ok_or(Odd("numbers of updates that nobody gives"))?;
+        supersedes.sort_unstable();
+        supersedes.dedup();
         if life == self.life || part.siblings.iter().any(|s| s.dot != of) {
             return Err(Odd("an update of somebody else's"));
         }
@@ -477,13 +484,17 @@ impl Space {
         if self.context.contains(of) || !part.dots().chain([of]).all(|dot| self.context.has_room(dot)) {
             return Ok(false);
         }
+        self.has_room_at(&at, &part, &supersedes)?;
         self.see(now, &part);
         self.sweeps = delta.sweeps;
+        if let Some(did) = Did::marked(delta.did) {
+            self.whys.marked(did).into_iter().for_each(|all| all.insert(of));
+        }
         if delta.ends {
-            self.over.insert(of);
+            self.whys.over.insert(of);
             let is_held = |s: &Sibling| s.held && supersedes.contains(&s.dot);
             if self.cells.get(&at).is_some_and(|cell| cell.siblings.iter().any(is_held)) {
-                self.released.insert(of);
+                self.whys.released.insert(of);
             }
         }
         self.change(&at, |cell, seen| {
@@ -541,10 +552,11 @@ impl Space {
         }
         let covered = || covers.iter().flat_map(|r| (r.first..=r.last).map(|seq| Dot { life: r.life, seq }));
         self.is_given(cell.dots().chain(covered()))?;
+        self.has_room_at(at, cell, &[])?;
         self.see(now, cell);
         let is_seen = |dot: &Dot| start.is_none_or(|start| !start.contains(*dot));
         let told: Context = covers.iter().copied().chain(cell.dots().filter(is_seen).map(Range::from)).collect();
-        self.fetched.join(&told.minus(&self.context).into_iter().collect::<Context>());
+        self.whys.fetched.join(&told.minus(&self.context).into_iter().collect::<Context>());
         // Who took something away cannot be told from a whole cell.
         self.sweeps = true;
         let seen = self.change(at, |mine, seen| {
@@ -563,6 +575,11 @@ impl Space {
         self.sweeps = false;
         seen.into_iter().chain(covered()).for_each(|dot| self.note(dot, at));
         Ok(())
+    }
+
+    fn has_room_at(&self, at: &Address, sent: &Cell, supersedes: &[Dot]) -> Result<(), Odd> {
+        let has_room = self.cells.get(at).is_none_or(|cell| cell.has_room_for(sent, supersedes));
+        has_room.then_some(()).ok_or(Odd("more parts of a cell than there may be"))
     }
 
     /// Numbers of this life that it has not given are nobody's.
@@ -628,9 +645,7 @@ impl Space {
     /// Of these nothing is known any more by the index, which is rid of them little by little ([`Space::prune`]).
     pub fn forget(&mut self, stable: &Context) {
         for range in stable.minus(&self.floor) {
-            self.fetched.remove_range(range);
-            self.over.remove_range(range);
-            self.released.remove_range(range);
+            self.whys.forget(range);
             self.forgotten.push(range);
         }
         for (node, folded) in stable.folded() {
@@ -642,9 +657,7 @@ impl Space {
                     self.index.range(Dot { life: at, seq: 0 }..Dot { life: end, seq: 0 }).next()
             {
                 let range = Range { life: *life, first: 1, last: SEQ_MAX };
-                self.fetched.remove_range(range);
-                self.over.remove_range(range);
-                self.released.remove_range(range);
+                self.whys.forget(range);
                 self.forgotten.push(range);
                 at = Life { node, boot: Boot(life.boot.0 + 1) };
             }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::context::Context;
 use crate::limits::*;
 use crate::space::{Address, Space};
-use crate::{Asked, Output, Reply, Soft};
+use crate::{Asked, Did, Output, Reply, Soft};
 
 /// Removals that are under way at this node, one after the other.
 #[derive(Default)]
@@ -104,7 +104,10 @@ impl Space {
             last = Some(at);
         }
         let last = last.filter(|_| is_more).cloned();
-        self.remove_cells(now, &gone, is_over);
+        match is_over {
+            true => self.end_cells(now, &gone),
+            false => self.remove_cells(now, &gone, Did::Deleted),
+        }
         last
     }
 }

@@ -3,7 +3,8 @@
 //! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`, `stale.rs`: stories. `strangers.rs`: bytes that
 //!   nobody made.
 //! - `fill.rs`: who has nothing gets all. `loss.rs`: how soon what was lost is there.
-//! - `over.rs`: lives that are over. `clocks.rs`: clocks that are off. `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
+//! - `over.rs`: lives that are over. `tally.rs`: what they have counted. `clocks.rs`: clocks that are off.
+//! - `pass.rs`: what another node does. `sweep.rs`: removals of much. `compare.rs`: whole states are compared.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,7 @@ mod stale;
 mod stories;
 mod strangers;
 mod sweep;
+mod tally;
 mod watch;
 
 const FLOOR: &str = "floor";
@@ -103,7 +105,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, FOLD_LEVEL);
+        self.declare(n, SLOTS_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {
@@ -333,7 +335,13 @@ impl World {
                 cells.values_mut().flat_map(|cell| &mut cell.siblings).for_each(|s| s.ends = None);
                 cells
             };
-            assert_eq!(plain(n), plain(first), "{n} has what {first} has");
+            let (mut mine, mut theirs) = (plain(n), plain(first));
+            // One may have added up what the other has not yet.
+            for (at, cell) in &mut mine {
+                let Some(other) = theirs.get_mut(at) else { continue };
+                other.slots = crate::tally::meet(&mut cell.slots, &other.slots).into_owned();
+            }
+            assert_eq!(mine, theirs, "{n} has what {first} has");
         }
     }
 }

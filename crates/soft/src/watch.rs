@@ -18,7 +18,7 @@ use crate::catchup::Held;
 use crate::cell::{Cell, Sibling};
 use crate::claims;
 use crate::context::Context;
-use crate::dot::Life;
+use crate::dot::{Dot, Life};
 use crate::limits::*;
 use crate::op::{Change, Changes, Did, Kind, Watch, Why};
 use crate::space::{Address, Space};
@@ -127,12 +127,14 @@ impl Space {
                     None if tells(at) => {
                         let before = told.changes.len();
                         bytes += told.put(self.change_at(at, Some(self.why(*dot))));
+                        told.changes[before..].iter_mut().for_each(|change| self.tells_how(change, *dot));
                         seen.insert(at, (told.changes.len() > before).then_some((before, made_it())));
                     }
                     None => drop(seen.insert(at, None)),
                     Some(Some((nth, is_known))) if !*is_known => {
                         *is_known = made_it();
                         told.changes[*nth].why = Some(self.why(*dot));
+                        self.tells_how(&mut told.changes[*nth], *dot);
                     }
                     Some(_) => (),
                 }
@@ -144,6 +146,13 @@ impl Space {
             }
         }
         told
+    }
+
+    /// Says of what is gone how its last update took it.
+    fn tells_how(&self, change: &mut Change, by: Dot) {
+        if change.value.is_none() {
+            change.did = self.whys.took(by);
+        }
     }
 
     /// None: what is there is damaged, and is told when it is mended.

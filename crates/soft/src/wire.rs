@@ -111,6 +111,9 @@ pub struct Delta {
     /// comes of it; programs of before skip it.
     #[prost(bool, tag = "6")]
     pub ends: bool,
+    /// How something was taken away ([`crate::Did`]), for the names of events: nothing else comes of it, programs of before skip it.
+    #[prost(uint32, tag = "7")]
+    pub did: u32,
 }
 
 /// Updates of the sender's own life.
@@ -508,7 +511,7 @@ impl ACell {
 
     /// None if no node can have such a cell, or bytes have changed on their way.
     pub fn read(self, now: Time) -> Option<Cell> {
-        (self.siblings.len().max(self.slots.len()) <= PARTS_MAX).then_some(())?;
+        (self.siblings.len().max(self.slots.len()).max(self.gone.len()) <= PARTS_MAX).then_some(())?;
         let sibling = |told: ASibling| {
             let is_whole = told.value.as_ref().is_none_or(|value| Checksum(told.sum).matches(value));
             let is_short = told.value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
@@ -525,15 +528,17 @@ impl ACell {
         let slot = |told: ASlot| {
             let birth = dot_of(told.birth)?;
             let last = Dot::told(birth.life, told.last).filter(|last| *last >= birth)?;
+            // A sum has the boot of no life.
+            (birth.life.boot != Boot(0) || last == birth).then_some(())?;
             let ASlot { inc, dec, cut_inc, cut_dec, .. } = told;
             (cut_inc <= inc && cut_dec <= dec).then_some(Slot { birth, last, inc, dec, cut_inc, cut_dec })
         };
         let mut gone = dots_of(&self.gone)?;
         gone.sort_unstable();
-        Some(Cell {
-            siblings: self.siblings.into_iter().map(sibling).collect::<Option<_>>()?,
-            slots: self.slots.into_iter().map(slot).collect::<Option<_>>()?,
-            gone,
-        })
+        let siblings: Vec<Sibling> = self.siblings.into_iter().map(sibling).collect::<Option<_>>()?;
+        let slots: Vec<Slot> = self.slots.into_iter().map(slot).collect::<Option<_>>()?;
+        // Joins look for them by halves.
+        let is_in_order = siblings.is_sorted_by(|a, b| a.dot < b.dot) && slots.is_sorted_by(|a, b| a.birth < b.birth);
+        is_in_order.then_some(Cell { siblings, slots, gone })
     }
 }

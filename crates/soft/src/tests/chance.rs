@@ -48,6 +48,8 @@ enum Step {
     },
     /// It is written sooner than it would be.
     Keep,
+    /// So long that lives are folded, and what they have counted is added up.
+    Rest,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +150,7 @@ impl Run {
             }
             Step::Kill { .. } | Step::Die { .. } => (),
             Step::Keep => world.pass(1_100),
+            Step::Rest => world.pass(16_000),
             Step::AllEnd { at, missing } => {
                 self.heard();
                 let world = &mut self.world;
@@ -247,18 +250,20 @@ impl Run {
     fn model(&self, at: &Address, seen: &Context, lost: &BTreeSet<Dot>) -> (Vec<Dot>, i128) {
         let of: Vec<&Update> = self.updates.iter().filter(|u| u.at == *at).collect();
         let is_count = |u: &Update| matches!(u.what, What::Count(_));
-        // A slot has all that its life has counted since it last began one.
-        let same_slot = |a: &Update, b: &Update| {
-            let between = |x: &&&Update| x.dot.life == a.dot.life && a.dot.seq < x.dot.seq && x.dot.seq < b.dot.seq;
-            let cuts = of.iter().filter(between).any(|x| !is_count(x));
-            is_count(a) && is_count(b) && a.dot.life == b.dot.life && a.dot.seq <= b.dot.seq && !cuts
-        };
+        // A slot has all that its life has counted, and what that has seen of it to be cut.
+        let same_slot =
+            |a: &Update, b: &Update| is_count(a) && is_count(b) && a.dot.life == b.dot.life && a.dot.seq <= b.dot.seq;
         let has = |context: &Context, dot: Dot| context.contains(dot) && !lost.contains(&dot);
         let known = |context: &Context, u: &Update| {
             has(context, u.dot) || of.iter().any(|later| same_slot(u, later) && has(context, later.dot))
         };
-        let removes = |later: &&&Update| !is_count(later) && known(seen, later);
-        let lives = |u: &&&Update| known(seen, u) && !of.iter().filter(removes).any(|later| known(&later.saw, u));
+        let is_cut = |u: &Update, later: &Update| {
+            of.iter().any(|x| same_slot(u, x) && has(seen, x.dot) && has(&x.saw, later.dot))
+        };
+        let removes = |u: &Update, later: &Update| {
+            !is_count(later) && known(&later.saw, u) && (known(seen, later) || is_cut(u, later))
+        };
+        let lives = |u: &&&Update| known(seen, u) && !of.iter().any(|later| removes(u, later));
         let mut puts: Vec<Dot> = of.iter().filter(|u| u.what == What::Put).filter(lives).map(|u| u.dot).collect();
         puts.sort_unstable();
         let count = |u: &&Update| if let What::Count(by) = u.what { i128::from(by) } else { 0 };
@@ -281,6 +286,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             1 => at().prop_map(|at| Step::Die { at }),
             1 => Just(Step::Reborn),
             1 => Just(Step::Keep),
+            1 => Just(Step::Rest),
             1 => (at(), 0..4u8).prop_map(|(at, missing)| Step::AllEnd { at, missing }),
         ],
         1..60,

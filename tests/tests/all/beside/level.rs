@@ -14,7 +14,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(30);
 const OUTDATED: Option<i32> = Some(78);
 const OLDER: &[&str] = &["--level", "1"];
-const WHY: &str = "this cluster agreed on level 15, this program has 1: start the newer program";
+const WHY: &str = "this cluster agreed on level 16, this program has 1: start the newer program";
 
 /// Three nodes, of which the first is older.
 fn mixed(older: &[&str]) -> Yard {
@@ -76,7 +76,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     assert_eq!(levels(&view), (1, vec![1, 15, 15]), "{view}");
     let page = yard.coppice(2, &["status"]).good();
     assert!(
-        page.contains(", level 1\n") && page.contains("level 15 waits for n1, ") && !page.contains("waits for n2"),
+        page.contains(", level 1\n") && page.contains("level 16 waits for n1, ") && !page.contains("waits for n2"),
         "{page}"
     );
 
@@ -109,10 +109,10 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     });
     wait_for("all nodes tell it", SOON, || {
         let events = yard.status(2)?["events"].to_string();
-        if events.contains("the cluster agrees on level 15: all nodes have it") { Ok(()) } else { Err(events) }
+        if events.contains("the cluster agrees on level 16: all nodes have it") { Ok(()) } else { Err(events) }
     });
     let page = yard.coppice(2, &["status"]).good();
-    assert!(page.contains(", level 15\n") && !page.contains(" waits for "), "{page}");
+    assert!(page.contains(", level 16\n") && !page.contains(" waits for "), "{page}");
 
     // A member knows by its own log.
     yard.kill(3);
@@ -198,10 +198,10 @@ fn walks_through_keys_go_on_while_the_last_node_is_upgraded() {
 
 #[test]
 fn a_program_takes_part_with_no_level_that_it_has_not() {
-    for level in ["0", "16", "newest"] {
+    for level in ["0", "17", "newest"] {
         let mut command = Command::new(coppice());
         let said = tools::run(command.args(["run", "--level", level]), SOON);
         assert_eq!(said.code, Some(2), "the command line is wrong");
-        assert!(said.err.contains("this program has level 15; it takes part with 1 to 15"), "{level}: {}", said.err);
+        assert!(said.err.contains("this program has level 16; it takes part with 1 to 16"), "{level}: {}", said.err);
     }
 }

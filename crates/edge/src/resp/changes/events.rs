@@ -95,9 +95,24 @@ pub fn of_changes(changes: &[Change]) -> Vec<(Bytes, [&'static str; 2])> {
         (_, Some(_)) => true,
         // What was there of another kind, or the end that it had.
         (Kind::End, None) => change.why == Some(Why::Ended) || !change.is_last && !data.contains(&change.key),
+        // A key that is deleted is one event, when nothing of it is left.
+        (Kind::Field | Kind::Member | Kind::Score | Kind::Item, None) if change.did == Did::Deleted => change.is_last,
         (kind, None) => kind == Kind::Register || !put.contains(&change.key),
     };
-    changes.iter().filter(is_told).map(|change| (change.key.clone(), of_change(change))).collect()
+    let (mut taken, mut events) = (BTreeSet::new(), Vec::new());
+    for change in changes.iter().filter(is_told) {
+        let is_trimmed = change.did == Did::Trimmed && change.value.is_none();
+        // What a command takes away at once is one event.
+        if !(is_deleted(change) || is_trimmed) || taken.insert((&change.key, is_trimmed)) {
+            events.push((change.key.clone(), of_change(change)));
+        }
+    }
+    events
+}
+
+/// As a part of its key; not as what has ended.
+fn is_deleted(change: &Change) -> bool {
+    change.did == Did::Deleted && change.value.is_none() && change.kind != Kind::End && change.why != Some(Why::Ended)
 }
 
 fn of_change(change: &Change) -> [&'static str; 2] {
@@ -105,6 +120,7 @@ fn of_change(change: &Change) -> [&'static str; 2] {
     let did = match (change.kind, is_there) {
         _ if change.why == Some(Why::Ended) && !is_there => return ["expired", ""],
         (Kind::Register, false) => return ["del", ""],
+        _ if is_deleted(change) => return ["del", ""],
         (Kind::End, true) => "expire",
         (Kind::End, false) => "persist",
         (Kind::Register, true) if change.did == Did::Counted => "incrby",
@@ -120,8 +136,9 @@ fn of_change(change: &Change) -> [&'static str; 2] {
             Did::Pushed(Side::Left) => "lpush",
             Did::Inserted => "linsert",
             Did::Replaced => "lset",
-            Did::Pushed(Side::Right) | Did::Put | Did::Counted => "rpush",
+            Did::Pushed(Side::Right) | Did::Put | Did::Counted | Did::Deleted | Did::Trimmed => "rpush",
         },
+        (Kind::Item, false) if change.did == Did::Trimmed => "ltrim",
         (Kind::Item, false) => "lrem",
     };
     [did, if change.is_last { "del" } else { "" }]
@@ -195,6 +212,8 @@ mod tests {
         let pushed = |did| Change { did, ..change(Kind::Item, Some(Some("v"))) };
         let ends = |is| change(Kind::End, is);
         let last = |kind| Change { is_last: true, ..change(kind, None) };
+        let deleted = |kind| Change { did: Did::Deleted, ..last(kind) };
+        let trimmed = |is_last| Change { did: Did::Trimmed, is_last, ..change(Kind::Item, None) };
         let text = || change(Kind::Register, Some(Some("v")));
         let some = |kind| change(kind, Some(Some("v")));
         let two = |one, other| vec![one, other];
@@ -205,7 +224,9 @@ mod tests {
             ("SET of what was a hash", two(change(Kind::Field, None), text()), vec![["set", ""]]),
             ("INCR, DECR, INCRBY, DECRBY", vec![counted(Kind::Register)], vec![["incrby", ""]]),
             ("DEL, UNLINK of a text", two(ends(None), last(Kind::Register)), vec![["del", ""]]),
-            ("DEL of a hash; HDEL of the last field", vec![last(Kind::Field)], vec![["hdel", "del"]]),
+            ("HDEL of the last field", vec![last(Kind::Field)], vec![["hdel", "del"]]),
+            ("DEL, UNLINK of a hash", two(deleted(Kind::Field), deleted(Kind::Field)), vec![["del", ""]]),
+            ("DEL of a part of it so far", vec![Change { is_last: false, ..deleted(Kind::Field) }], vec![]),
             ("EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT", vec![ends(Some(None))], vec![["expire", ""]]),
             ("PERSIST", vec![ends(None)], vec![["persist", ""]]),
             ("HSET, HMSET", vec![some(Kind::Field)], vec![["hset", ""]]),
@@ -219,7 +240,9 @@ mod tests {
             ("RPUSH, RPUSHX", vec![pushed(Did::Pushed(Side::Right))], vec![["rpush", ""]]),
             ("LINSERT", vec![pushed(Did::Inserted)], vec![["linsert", ""]]),
             ("LSET", vec![pushed(Did::Replaced)], vec![["lset", ""]]),
-            ("LREM; LTRIM, too", vec![change(Kind::Item, None)], vec![["lrem", ""]]),
+            ("LREM", vec![change(Kind::Item, None)], vec![["lrem", ""]]),
+            ("LTRIM", two(trimmed(false), trimmed(false)), vec![["ltrim", ""]]),
+            ("LTRIM to nothing", vec![trimmed(true)], vec![["ltrim", "del"]]),
         ] {
             assert_eq!(told(&changes), expected, "{command}");
         }
