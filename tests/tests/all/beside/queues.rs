@@ -44,7 +44,7 @@ const LIBRARIES: &[Library] = &[
 /// Only by hand: their packages are many, or take minutes to build, and they come from other registries.
 const BULLMQ: &str = "bullmq";
 const ASYNQ: &str = "asynq";
-/// And one whose namespace has databases, which is to be counted first.
+/// And one whose results come a moment after its jobs are done, for which a short run does not wait.
 const BY_HAND: &[&str] = &[BULLMQ, ASYNQ, "celery"];
 const NODE: &str = "bullmq/node_modules";
 /// Where the program is that was built of them.
