@@ -227,9 +227,15 @@ impl Cluster {
         let status = self.status()?;
         let of = status["services"].as_array().into_iter().flatten().find(|of| of["name"] == service);
         let clones = of.and_then(|of| of["clones"].as_array()).into_iter().flatten();
-        let ports = clones.filter_map(|clone| u16::try_from(clone["port"].as_u64()?).ok());
-        let ip = self.doors("http").first().ok_or("no edge")?.ip();
-        Ok(ports.map(|port| SocketAddr::new(ip, port)).collect())
+        let nodes: Vec<&Value> =
+            self.ready["nodes"].as_array().into_iter().flatten().map(|node| &node["name"]).collect();
+        let doors = self.doors("http");
+        // A clone listens where its node does.
+        let addr = |clone: &Value| {
+            let node = nodes.iter().position(|name| **name == clone["node"])?;
+            Some(SocketAddr::new(doors.get(node)?.ip(), u16::try_from(clone["port"].as_u64()?).ok()?))
+        };
+        Ok(clones.filter_map(addr).collect())
     }
 
     pub fn status(&self) -> Result<Value, String> {

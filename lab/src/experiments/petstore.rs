@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 use crate::Plan;
 use crate::closed::runtime;
 use crate::cluster::Cluster;
+use crate::load::http_get;
+use crate::peers::wait_until;
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report};
 use crate::web::{Door, ask};
@@ -77,7 +79,12 @@ fn serve(cluster: &Cluster, clones: usize, asked: usize) -> Result<(), String> {
             "[service.{name}]\n{program}clones = {clones}\nhealth = \"/health\"\nhttp = {{ path = \"/{name}\" }}\nask = {asked}\n\n"
         );
     }
-    cluster.serve(&text)
+    cluster.apply(&text)?;
+    // The services have paths of their own: nothing is at `/health` of a door.
+    let doors = cluster.doors("http");
+    let serves = |name: &str| doors.iter().all(|door| http_get(*door, &format!("/{name}"), None).is_ok());
+    let has_all = |name: &str| cluster.clone_addrs(name).is_ok_and(|all| all.len() == clones) && serves(name);
+    wait_until("each service serves at every node", || KINDS.iter().all(|(name, ..)| has_all(name)))
 }
 
 fn doors(addrs: Vec<SocketAddr>) -> Arc<Vec<Door>> {
