@@ -53,6 +53,7 @@ mod pages;
 mod partly;
 mod piece;
 pub mod place;
+mod placed;
 mod planner;
 pub mod queue;
 mod report;

@@ -25,7 +25,9 @@ pub const WALK_LOOKED_MAX: usize = 4_096;
 pub const WALK_GROWS: usize = 4_096;
 /// The order of keys is forgotten when nobody has walked through them for so long, milliseconds by the group's clock: it takes 60 bytes a key.
 pub const WALK_KEPT_MS: u64 = 600_000;
-/// Pages of a walk through one collection, but for small ones: each page looks at all of it.
+/// Names of a collection in their order are kept for the next page from so many on; fewer are sorted as quickly.
+pub const WALK_PLACED_MIN: usize = 256;
+/// Pages of a walk through one collection, but for small ones: where others change it meanwhile, each page looks at all of it.
 pub const WALK_PAGES_MAX: usize = 64;
 /// Items of one answer that are drawn each anew: there may be more of them than there are items.
 pub const DRAWN_AGAIN_MAX: usize = 16_384;

@@ -23,6 +23,7 @@ use super::map::Map;
 use super::once::{Kept, Known, Once, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::piece::Pieces;
+use super::placed::{LastWalked, NamesInOrder};
 use super::snapshot;
 use super::split::{Split, hash_of};
 use super::texts::Texts;
@@ -89,6 +90,8 @@ pub struct Space {
     unheard: bool,
     /// When somebody walked through its keys; likewise.
     walked: Cell<u64>,
+    /// Names of the collection that somebody walked through last; likewise.
+    placed: LastWalked,
     /// Is it a draft? Whoever works on it waits for nothing.
     is_draft: bool,
     /// Nor is what the program understands that holds it.
@@ -128,6 +131,12 @@ impl Space {
     /// Somebody walks through its keys.
     pub fn walk_now(&self) {
         self.walked.set(self.clock);
+    }
+
+    /// Names of the collection that is the value of this key, in the order of a walk.
+    pub fn placed<'a>(&self, key: &Bytes, names: impl Iterator<Item = &'a Bytes>) -> NamesInOrder {
+        self.walk_now();
+        self.placed.of(key, self.get(key).map_or(0, |entry| entry.version), names)
     }
 
     /// Milliseconds. As of the last entry.
@@ -746,6 +755,7 @@ impl raft::State for Space {
         self.clock = self.clock.max(batch.clock);
         if self.walked.get() + WALK_KEPT_MS < self.clock {
             self.map.forget_order();
+            self.placed.forget();
         }
         self.expire();
         self.onces.forget(self.clock);

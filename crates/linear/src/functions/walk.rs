@@ -7,8 +7,6 @@
 
 use super::*;
 use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, WALK_LOOKED_MAX, WALK_PAGES_MAX};
-use crate::order::place_of;
-use crate::sorted::Scored;
 use crate::value::Entry;
 
 /// The level from which there are such cursors (`base/src/level.rs`).
@@ -19,30 +17,32 @@ pub const ALL: &[Function] = &[
     since(
         LEVEL,
         inner(read("hash.walk", "cursor count", |space, key, args| {
-            let pair =
-                |(field, value): (&Bytes, &Bytes)| vec![Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
-            let Some(map) = hash::of(space, key)? else {
-                return items(args, 0, std::iter::empty(), |(field, _)| field, pair);
-            };
-            items(args, map.len(), map.iter(), |(field, _)| field, pair)
+            let found = hash::of(space, key)?;
+            let names = || found.into_iter().flat_map(|map| map.iter()).map(|(field, _)| field);
+            items(space, key, args, names(), |field| {
+                let value = found.and_then(|map| map.get(field))?;
+                Some(vec![Reply::Bytes(field.clone()), Reply::Bytes(value.clone())])
+            })
         })),
     ),
     since(
         LEVEL,
         inner(read("set.walk", "cursor count", |space, key, args| {
             let found = set::of(space, key)?;
-            let one = |member: &Bytes| vec![Reply::Bytes(member.clone())];
-            items(args, found.map_or(0, |set| set.len()), found.into_iter().flatten(), |member| *member, one)
+            items(space, key, args, found.into_iter().flatten(), |member| {
+                found.is_some_and(|set| set.contains(member)).then(|| vec![Reply::Bytes(member.clone())])
+            })
         })),
     ),
     since(
         LEVEL,
         inner(read("sorted.walk", "cursor count", |space, key, args| {
             let found = sorted::of(space, key)?;
-            let len = found.map_or(0, |sorted| sorted.len());
-            let all = found.into_iter().flat_map(|sorted| sorted.items(0..len));
-            let pair = |item: &Scored| vec![Reply::Bytes(item.member.clone()), sorted::shown(item.score)];
-            items(args, len, all, |item| &item.member, pair)
+            let all = found.into_iter().flat_map(|sorted| sorted.items(0..sorted.len()));
+            items(space, key, args, all.map(|item| &item.member), |member| {
+                let score = found.and_then(|sorted| sorted.score(member))?;
+                Some(vec![Reply::Bytes(member.clone()), sorted::shown(score)])
+            })
         })),
     ),
 ];
@@ -77,30 +77,28 @@ fn keys(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
     Ok(Reply::List(page))
 }
 
-/// A page of a collection. All of it is looked at each time, which is a value's bytes at most; so it is not asked for
-/// more than so many pages.
-fn items<T: Copy>(
+/// A page of a collection with these names: what is shown of each of them, if it is there.
+fn items<'a>(
+    space: &'a Space,
+    key: &Bytes,
     args: &[Bytes],
-    len: usize,
-    all: impl Iterator<Item = T>,
-    name: impl Fn(&T) -> &Bytes,
-    show: impl Fn(T) -> Vec<Reply>,
+    names: impl Iterator<Item = &'a Bytes>,
+    show: impl Fn(&Bytes) -> Option<Vec<Reply>>,
 ) -> Result {
     let [cursor, count] = args else { return Err(Wrong::Arguments) };
     let (from, count) = asked(cursor, count)?;
-    let most = count.max(len.div_ceil(WALK_PAGES_MAX));
-    let placed = all.map(|item| (place_of(name(&item)), item));
-    let mut left: Vec<(u64, T)> = placed.filter(|(place, _)| *place >= from).collect();
-    let mut next = 0;
-    if left.len() > most {
-        left.select_nth_unstable_by_key(most, |(place, _)| *place);
-        let end = left[most].0;
+    let placed = space.placed(key, names);
+    let most = count.max(placed.len().div_ceil(WALK_PAGES_MAX));
+    let begin = placed.partition_point(|(place, _)| *place < from);
+    let (mut end, mut next) = (placed.len(), 0);
+    if end - begin > most {
+        next = placed[begin + most].0;
         // Those of one place are shown together, if nothing else as one page.
-        let is_one = left.iter().all(|(place, _)| *place >= end);
-        next = if is_one { end + 1 } else { end };
-        left.retain(|(place, _)| *place < next);
+        if placed[begin].0 == next {
+            next += 1;
+        }
+        end = placed.partition_point(|(place, _)| *place < next);
     }
-    left.sort_unstable_by_key(|(place, _)| *place);
-    let shown = left.into_iter().flat_map(|(_, item)| show(item));
+    let shown = placed[begin..end].iter().filter_map(|(_, name)| show(name)).flatten();
     Ok(Reply::List(std::iter::once(Reply::Int(next as i64)).chain(shown).collect()))
 }

@@ -203,3 +203,43 @@ fn items_of_a_collection_are_shown_at_least_once_whoever_answers() {
         assert_eq!(read(&space, "none", function, &["0", "10"]), (0, Vec::new()));
     }
 }
+
+#[test]
+fn pages_of_a_collection_that_stays_as_it_is_look_at_what_they_show() {
+    let mut space = Space::default();
+    let members = |from: usize, to: usize| -> Step {
+        let names: Vec<String> = (from..to).map(|n| format!("m{n}")).collect();
+        step("c", "set.add", &names.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    run(&mut space, 1, 1, members(0, 5_000));
+    let key = Bytes::from_static(b"c");
+    // Who is asked for the order of other names has it not made again.
+    let again = |space: &Space| space.placed(&key, std::iter::empty()).len();
+    let (cursor, _) = read(&space, "c", "set.walk", &["0", "10"]);
+    assert_eq!(again(&space), 5_000);
+    let (_, items) = read(&space, "c", "set.walk", &[&cursor.to_string(), "10"]);
+    assert_eq!((items.len(), again(&space)), (5_000usize.div_ceil(WALK_PAGES_MAX), 5_000));
+    // A change of another key leaves it, one of this key does not.
+    run(&mut space, 1, 2, step("other", "set.add", &["m"]));
+    assert_eq!(again(&space), 5_000);
+    run(&mut space, 1, 3, step("c", "set.remove", &["m7"]));
+    let mut shown = BTreeSet::new();
+    let mut cursor = 0_u64;
+    loop {
+        let (next, items) = read(&space, "c", "set.walk", &[&cursor.to_string(), "10"]);
+        shown.extend(names(&items, 1));
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(shown.len() == 4_999 && !shown.contains("m7"), "{}", shown.len());
+    // Another value under the same name is another one.
+    run(&mut space, 1, 4, step("c", "remove", &[]));
+    run(&mut space, 1, 5, members(9_000, 9_300));
+    let (_, items) = read(&space, "c", "set.walk", &["0", "1000"]);
+    assert_eq!(names(&items, 1).count(), 300);
+    // It is forgotten with the order of keys.
+    run(&mut space, crate::limits::WALK_KEPT_MS + 5, 6, step("l", "list.length", &[]));
+    assert_eq!(again(&space), 0);
+}
