@@ -87,3 +87,58 @@ fn a_frame_that_claims_more_than_it_has_is_refused_as_a_whole() {
     world.set(1, "k", "v", End::Never);
     assert_eq!(world.get(1, "k").as_deref(), Some("v"));
 }
+
+/// A peer that lies in one frame after the other, and tells nobody that it has any of it, so that nothing is forgotten.
+#[test]
+fn frames_that_claim_much_one_after_the_other_do_not_grow_the_index_without_end() {
+    use crate::wire::{At, Cells, Ranges, Whole};
+    use prost::Message as _;
+
+    let mut world = World::of(2, Spec { copies: 1, ..Spec::default() });
+    world.cut_off(2, false);
+    let each = INDEX_MAX as u64 / 4;
+    let frame = |nth: u64| {
+        let covers = vec![Ranges { node: 9, boot: nth + 1, bounds: vec![1, each], sum: 0 }];
+        let at = At { key: bytes(&nth.to_string()), kind: 3, element: Bytes::new() };
+        let cells = vec![Whole { at, cell: wire::ACell::default(), covers: covers.clone() }];
+        Frame::new(machine::kind::CELLS, Cells { space: 7, context: covers, cells }.encode_to_vec())
+    };
+    let mut most = Vec::new();
+    for round in 0..4 {
+        for nth in 0..8 {
+            let frame = frame(round * 8 + nth);
+            world.give_unheard(1, Input::Frame { from: NodeId(2), frame });
+        }
+        most.push(world.space(1).index.len());
+        world.advance(1_200);
+        world.give_unheard(1, Input::Wake);
+    }
+    assert!(most.iter().all(|len| *len <= 2 * INDEX_MAX + 1_000), "{most:?}");
+    assert!(most[0] >= INDEX_MAX / 2, "what one frame may have is taken: {most:?}");
+    world.set(1, "k", "v", End::Never);
+    assert_eq!(world.get(1, "k").as_deref(), Some("v"));
+}
+
+/// Cells of as many parts as a peer may send: what a join costs is what both have, and not their product.
+#[test]
+fn a_join_of_cells_of_many_parts_ends_soon() {
+    use crate::cell::{Cell, Known, Sibling, Slot};
+    use crate::dot::Stamp;
+
+    let dot = |node: u64| Dot { life: Life { node: NodeId(node), boot: Boot(1) }, seq: 1 };
+    let cell = |odd: u64| {
+        let dots = || (0..PARTS_MAX as u64).map(|nth| dot(2 * nth + odd));
+        let fresh = |dot| Sibling { dot, stamp: Stamp::default(), value: None, sum: 0, ends: None, held: false };
+        let slot = |dot| Slot { birth: dot, last: dot, inc: 1, dec: 0, cut_inc: 0, cut_dec: 0 };
+        Cell { siblings: dots().map(fresh).collect(), slots: dots().map(slot).collect(), gone: Vec::new() }
+    };
+    let (mut mine, theirs) = (cell(0), cell(1));
+    let begun = std::time::Instant::now();
+    mine.join(&theirs, &Context::default(), Known::Whole(&Context::default()));
+    assert_eq!((mine.siblings.len(), mine.counted()), (2 * PARTS_MAX, 2 * PARTS_MAX as i128));
+    let supersedes: Vec<Dot> = (0..2 * PARTS_MAX as u64).map(dot).collect();
+    mine.join(&Cell::default(), &Context::default(), Known::Push { dot: dot(u64::MAX), supersedes: &supersedes });
+    assert!(mine.siblings.is_empty());
+    assert!(!mine.has_room_for(&theirs, &supersedes), "no more than twice as many");
+    assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
+}
