@@ -69,6 +69,7 @@ mod sessions;
 mod shop;
 mod soft;
 mod soft_cut;
+mod soft_loss;
 mod sql;
 mod status;
 mod strangers;
