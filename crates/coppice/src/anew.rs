@@ -27,6 +27,9 @@ pub fn enter(held: &DataDir, identity: &Identity, seeds: &[SocketAddr], error: &
     loop {
         match io.block_on(host::renew::renew(identity, &peers, &error.to_string())) {
             Ok(new) => {
+                if matches!(error, host::Error::Distrusted(why) if why == node::away::TOO_LONG) {
+                    held.leaves_its_own(identity.node).map_err(|e| e.to_string())?;
+                }
                 held.enter_anew(&new).map_err(|e| e.to_string())?;
                 let kept = held.path().join(host::renew::SET_ASIDE);
                 tracing::warn!(former = %identity.node, now = %new.node, log = %kept.display(),
@@ -47,6 +50,21 @@ pub fn enter(held: &DataDir, identity: &Identity, seeds: &[SocketAddr], error: &
                      was, or give up what only this node had: empty {dir}, and found or join anew"
                 ));
             }
+        }
+    }
+}
+
+/// Has the node go on with what it alone had when it was somebody else. If that cannot be read it stays where it is, and the node runs.
+pub fn take_over(held: &DataDir, identity: &Identity) {
+    let find = |former, kept| {
+        let left = state::object::left_alone(former, identity.node, kept)?;
+        Ok((left.records, left.packs))
+    };
+    match held.take_over(state::object::GROUP, find) {
+        Ok(0) => (),
+        Ok(records) => tracing::warn!(records, "what this node alone had as who it was is taken over"),
+        Err(error) => {
+            tracing::error!(%error, "what this node alone had as who it was is not taken over, and stays where it is")
         }
     }
 }

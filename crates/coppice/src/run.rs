@@ -186,6 +186,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         Ok(boot) => boot,
         Err(error) => return home.enter_anew(&error),
     };
+    anew::take_over(&home.held, &home.identity);
     let near = state::cache::Near::default();
     let birth = home.birth(&args, boot, near.clone())?;
     let mut sockets = Sockets::open(&home.doors, inherited)?;

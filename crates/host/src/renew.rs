@@ -62,6 +62,8 @@ struct WishMessage {
 pub(crate) const NEXT: &str = "identity.next";
 /// What the log was, for whoever wants to look at it.
 pub const SET_ASIDE: &str = "log.distrusted";
+/// In a log: its node's id. What it alone has is to be taken over when it was set aside.
+pub(crate) const FORMER: &str = "former";
 /// First records of a cluster that this node once founded: it does not found it again.
 pub(crate) const FOUNDING: &str = "founding.json";
 
@@ -162,6 +164,11 @@ async fn serve_one(
 }
 
 impl DataDir {
+    /// Leaves word that the log is sound, and whose it is: the node was away for too long, and goes on with what it alone has.
+    pub fn leaves_its_own(&self, node: NodeId) -> Result<(), Error> {
+        write_safely(&self.path().join(crate::disk::LOG_DIR), FORMER, node.0.to_string().as_bytes())
+    }
+
     /// Takes another identity over. The log of the former one is set aside; after a crash the next start goes on here.
     pub fn enter_anew(&self, identity: &Identity) -> Result<(), Error> {
         let json = serde_json::to_vec(identity).expect("an identity is plain data");

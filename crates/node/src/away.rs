@@ -25,6 +25,9 @@ use crate::node::{Node, Out};
 /// The level of programs from which nodes may be gone, as older ones are not told it.
 pub(crate) const LEVEL: u32 = 14;
 
+/// Why a node enters anew that was away for too long: its log is sound.
+pub const TOO_LONG: &str = "this node was away for so long that the others keep nothing for it any more";
+
 /// How long a node has been away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
@@ -148,7 +151,7 @@ impl Node {
         let text = format!("{name} says that this node was away for too long ({said} of {others})");
         out.push(base::Effect::Note(Note::warn(text)));
         if said * 2 > others && said > 1 {
-            let why = "this node was away for so long that the others keep nothing for it any more".to_owned();
+            let why = TOO_LONG.to_owned();
             out.push(base::Effect::Distrust { why });
         }
     }

@@ -20,7 +20,7 @@
 //! does with it, `log` its disk, `push` what is open or thin, `lies` where bytes lie, `packs` and `store` those on the disk, `give_up` copies that are too many, `mend` bad ones; `dump` a namespace as a file and back;
 //! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `map` who manages which owners, `directory` what a manager is told, `feed` what it is told by one node, `owners` what comes of both;
-//! `watch` changes as they come; `probe` for tests; `peers` who lives; `wire` bytes on the wire and in the log, `batch` many entries of a checkpoint in one.
+//! `watch` changes as they come; `left` what a node had alone that enters anew; `probe` for tests; `peers` who lives; `wire` bytes on the wire and in the log, `batch` many entries of a checkpoint in one.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -38,6 +38,7 @@ mod give_up;
 mod graves;
 mod held;
 mod holder;
+mod left;
 mod lies;
 pub mod limits;
 mod log;
@@ -79,6 +80,7 @@ use prost::Message;
 pub use body::{Body, Cutter};
 #[doc(hidden)]
 pub use filled::filled;
+pub use left::{Left, left_alone};
 pub use map::bucket_of;
 pub use op::{Action, Change, Changes, List, Listed, Op, Owners, Reply};
 #[doc(hidden)]
@@ -463,7 +465,7 @@ impl Class for Object {
 }
 
 /// All that a node holds is one group in its log.
-const GROUP: GroupId = Number::OBJECT.group(0);
+pub const GROUP: GroupId = Number::OBJECT.group(0);
 /// Frames: objects, and questions and answers about them.
 const DATA: u16 = Number::OBJECT.data(0);
 /// Who has what.

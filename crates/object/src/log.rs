@@ -383,7 +383,7 @@ impl Logged {
 }
 
 /// An entry with its bytes, or with the name of their set, or with their place.
-fn logged(key: &Key, entry: &Entry) -> Logged {
+pub(crate) fn logged(key: &Key, entry: &Entry) -> Logged {
     let without = Logged::without_body(key, &entry.held);
     match &entry.body {
         Lies::Packed(place) => Logged { place: Some(place.clone()), ..without },
@@ -392,7 +392,7 @@ fn logged(key: &Key, entry: &Entry) -> Logged {
     }
 }
 
-fn pieces_of(set: u64, pieces: Vec<Piece>) -> impl Iterator<Item = LoggedPiece> {
+pub(crate) fn pieces_of(set: u64, pieces: Vec<Piece>) -> impl Iterator<Item = LoggedPiece> {
     let mut from = 0;
     pieces.into_iter().map(move |piece| {
         let begins = from;

@@ -38,6 +38,7 @@ mod boot;
 mod clean;
 #[cfg(test)]
 mod fixtures;
+mod left;
 mod log;
 mod packs;
 mod segment;

@@ -141,6 +141,15 @@ fn look(dir: &Path, group: GroupId, want: PackWant, told: &UnboundedSender<Safe>
     }
 }
 
+/// Has a pack of another log be one of this log, too. It is there already after a crash.
+pub fn share(from: &Path, to: &Path, group: GroupId, pack: u64) -> io::Result<()> {
+    let (from, to) = (path(&from.join(DIR), group, pack), path(&to.join(DIR), group, pack));
+    match fs::hard_link(&from, &to) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => File::open(to.parent().expect("it lies in a folder"))?.sync_all(),
+    }
+}
+
 fn read(path: &Path, from: u64, len: usize) -> io::Result<Bytes> {
     let mut bytes = vec![0; len];
     File::open(path)?.read_exact_at(&mut bytes, from + MAGIC.len() as u64)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::{NodeId, Outcome, Span};
-use object::{Action, Reply};
+use object::{Action, Reply, Settings};
 
 use crate::world::{World, id, put};
 
@@ -168,6 +168,64 @@ fn absent_is_never_said_while_a_node_is_away_that_may_have_it() {
     world.members.remove(&NodeId(1));
     world.declare_all();
     assert_eq!(world.ask(2, "mail", "ann", get(1)), Outcome::Done(Reply::Absent));
+}
+
+/// Cut off from the others, a node takes what it alone has for days, and deletes; they let it go, and it enters anew.
+#[test]
+fn what_a_node_alone_has_that_enters_anew_is_handed_to_others_and_deletions_hold() {
+    for settings in [Settings::default(), World::packed(30)] {
+        let mut world = World::with(31, 3, settings);
+        for n in 1..=20 {
+            copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+        }
+        world.run(Span::secs(20));
+        world.cut.extend([(NodeId(3), NodeId(1)), (NodeId(3), NodeId(2))]);
+        for node in [1, 2] {
+            world.input(NodeId(3), object::Input::Death { peer: NodeId(node) });
+            world.input(NodeId(node), object::Input::Death { peer: NodeId(3) });
+        }
+        world.run(Span::secs(60));
+        for n in 21..=60 {
+            assert_eq!(copies(world.ask(3, "mail", &format!("owner{}", n % 7), put(n, "hello"))), 1, "it is thin");
+        }
+        // On either side: of what it has alone, and of what the others have, which it deletes, or they do.
+        let had: Vec<u8> = (1..=20).filter(|n| has(&mut world, 3, *n)).collect();
+        let (here, there) = (had[0], had[1]);
+        for (at, n) in [(3, 21), (3, here), (1, there)] {
+            copies(world.ask(at, "mail", &format!("owner{}", n % 7), delete(n)));
+        }
+        // The same letter came to both sides, and was read and deleted at the one.
+        copies(world.ask(1, "mail", &format!("owner{}", 22 % 7), put(22, "hello")));
+        copies(world.ask(1, "mail", &format!("owner{}", 22 % 7), delete(22)));
+        world.members.remove(&NodeId(3));
+        world.declare_all();
+        world.run(Span::secs(700));
+        world.cut.clear();
+        world.enters_anew(NodeId(3), NodeId(9));
+        world.run(Span::secs(30));
+        // None is on one disk alone.
+        for gone in [9, 1, 2] {
+            world.kill(NodeId(gone));
+            world.run(Span::secs(1));
+            let at = if gone == 9 { 1 } else { 9 };
+            for n in 1..=60 {
+                let said = world.ask(at, "mail", &format!("owner{}", n % 7), get(n));
+                match [21, 22, here, there].contains(&n) {
+                    true => assert_eq!(said, Outcome::Done(Reply::Gone), "{n}"),
+                    false => assert_eq!(text(said), "hello", "{n}"),
+                }
+            }
+            world.start(NodeId(gone));
+            world.run(Span::secs(2));
+        }
+        assert!(world.live().iter().all(|node| world.figure(node.0, "object.open") == 0));
+        assert!(world.live().iter().all(|node| world.figure(node.0, "object.thin") == 0));
+    }
+}
+
+/// Whether a node can give an object by itself.
+fn has(world: &mut World, node: u64, n: u8) -> bool {
+    matches!(world.ask(node, "mail", &format!("owner{}", n % 7), get(n)), Outcome::Done(Reply::Object { .. }))
 }
 
 #[test]

@@ -245,6 +245,23 @@ impl World {
         self.declare_all();
     }
 
+    /// It was away for too long: it enters anew under another id, and goes on with what it alone had.
+    pub fn enters_anew(&mut self, node: NodeId, by: NodeId) {
+        if self.nodes[&node].object.is_some() {
+            self.kill(node);
+        }
+        let host = self.nodes.remove(&node).unwrap();
+        let kept = host.disk.values().flatten().cloned().collect();
+        let left = object::left_alone(node, by, kept).unwrap();
+        let packs = host.packs.into_iter().filter(|(pack, _)| left.packs.contains(pack)).collect();
+        let records = left.records.into_iter().map(Bytes::from).collect();
+        self.nodes.insert(by, Host { force: host.force, disk: [(0, records)].into(), packs, ..Host::default() });
+        self.members.remove(&node);
+        self.members.insert(by);
+        self.start(by);
+        self.declare_all();
+    }
+
     pub fn declare_all(&mut self) {
         self.live().into_iter().for_each(|node| self.declare(node));
     }

@@ -1,5 +1,6 @@
 //! A node that is away for longer than the others keep what it misses, with real folders: it is told so when it is back, sets its
-//! folder's log aside and enters anew. What was acknowledged is there, what was deleted stays so. A minute stands for a week.
+//! folder's log aside and enters anew. What was acknowledged is there, also what it had alone, and what was deleted stays so. A minute
+//! stands for a week.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const GONE_WITHIN: Duration = Duration::from_secs(240);
 /// Exit status of a node that is to enter anew.
 const AGAIN: Option<i32> = Some(75);
 const OBJECTS: u32 = 24;
+/// Those that the last node has alone come after the others.
+const ALONE: std::ops::Range<u32> = 2 * OBJECTS..2 * OBJECTS + 6;
 const LAST: u8 = 3;
 
 struct Mail<'a> {
@@ -68,7 +71,22 @@ fn a_node_back_after_longer_than_others_keep_what_it_misses_enters_anew_and_noth
     let mail = Mail { yard: &yard, bearer: bearer.clone() };
     // Of three nodes each has some of them.
     (0..OBJECTS).for_each(|id| mail.put(1 + (id % 3) as u8, id));
+    // For a moment it lives alone, and takes what no other node has.
+    (1..LAST).for_each(|node| yard.kill(node));
+    let mail = Mail { yard: &yard, bearer: bearer.clone() };
+    for id in ALONE {
+        let put = mail.ask(LAST, "PUT", id, &format!("body {id}"));
+        assert_eq!((put.status, put.header("coppice-copies")), (204, Some("1")), "{id}: {}", put.text());
+    }
     yard.kill(LAST);
+    (1..LAST).for_each(|node| yard.begin(node, &AWAY_FOR));
+    wait_for("the others are back", SOON, || {
+        (1..LAST).try_for_each(|node| match http::get(yard.at(node).api, "/readyz") {
+            Ok(reply) if reply.status == 200 => Ok(()),
+            Ok(reply) => Err(reply.text()),
+            Err(e) => Err(e.to_string()),
+        })
+    });
     let mail = Mail { yard: &yard, bearer: bearer.clone() };
     (OBJECTS..2 * OBJECTS).for_each(|id| mail.put(1 + (id % 2) as u8, id));
     for id in (0..OBJECTS).step_by(2) {
@@ -91,7 +109,7 @@ fn a_node_back_after_longer_than_others_keep_what_it_misses_enters_anew_and_noth
     assert!(yard.node_dir(LAST).join("log.distrusted").is_dir(), "what it had is set aside");
     wait_for("it is one of them", SOON, || (1..=LAST).try_for_each(|n| yard.whole(n, &[1, 2, 3], 0).map(drop)));
     let mail = Mail { yard: &yard, bearer };
-    for id in 0..2 * OBJECTS {
+    for id in (0..2 * OBJECTS).chain(ALONE) {
         for node in 1..=LAST {
             let got = mail.ask(node, "GET", id, "");
             match is_there(id) {
