@@ -111,6 +111,7 @@
 //! Level 16:
 //!
 //! - counters of class `soft` have one slot for lives of a node that are over (`soft/src/tally.rs`): in frames and checkpoints
+//! - namespaces of class `cache` have `disk_max` (`cache/src/disk.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 16;

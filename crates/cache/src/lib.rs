@@ -1,8 +1,9 @@
-//! The `cache` class: copies of what is kept elsewhere, each in the memory of one node. Any of them may be gone at any time; what is
+//! The `cache` class: copies of what is kept elsewhere, each in the memory or on the disk of one node. Any of them may be gone at any time; what is
 //! promised is that a purge holds.
 //!
 //! - `view.rs`: which node owns a key, by rendezvous over the live nodes, and whether it has owned it ever since.
 //! - `store.rs`, `sketch.rs`: the entries of a namespace at a node, within its bytes; what goes when there is no room.
+//! - `disk.rs`, `loads.rs`: what memory has no room for, on the node's disk, and how it is read.
 //! - `lease.rs`: purges, and the leases without which no node serves.
 //! - `marks.rs`: whether something was purged while it was fetched.
 //! - `here.rs`: copies that each node keeps for itself, as of profiles.
@@ -16,9 +17,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod claims;
+mod disk;
 mod here;
 mod lease;
 pub mod limits;
+mod loads;
 mod machine;
 mod marks;
 mod near;
@@ -52,6 +55,9 @@ pub use spec::Spec;
 pub const LEVEL: u32 = 4;
 /// The level from which one node alone fetches what is missing; before, everybody does.
 pub const LEVEL_FETCH: u32 = 8;
+
+/// The level from which entries may be on disks: a declaration with `disk_max` is none to older programs.
+pub const LEVEL_RING: u32 = 16;
 
 pub type Input = class::Input<Cache>;
 pub type Output = class::Output<Outcome<Reply>>;

@@ -18,6 +18,24 @@ pub const SIZE_DEFAULT: u64 = 64 << 20;
 pub const SIZE_MIN: u64 = 8 << 20;
 /// More than machines have.
 pub const SIZE_MAX: u64 = 1 << 40;
+/// What a namespace may have on the disk of each node: less is hardly more than what is being written.
+pub const DISK_MIN: u64 = 64 << 20;
+/// Its segments have a part of that each, and at most so many bytes, and one value more.
+pub const SEGMENTS: u64 = 16;
+pub const SEGMENT_MAX: u64 = 4 << 20;
+/// Segments on their way to the disk: what comes meanwhile is not kept.
+pub const SEGMENTS_UNWRITTEN_MAX: usize = 2;
+/// Knowing what lies where takes at most this part of `size_max`, beside it: enough for entries of 16 KiB on a disk of 16 times the memory.
+pub const INDEX_PART: u64 = 4;
+/// Below so many free bytes, or this part of the disk, it is others' who must keep what they have.
+pub const FREE_BYTES_MIN: u64 = 2 << 30;
+pub const FREE_PART_MIN: u64 = 10;
+/// How long a disk is waited for: its entry is a miss then. Less than a new owner waits for the former one.
+pub const LOAD_WAIT: Span = Span::millis(40);
+/// Reads of the disk under way, and their bytes: what is asked for beyond is a miss.
+pub const LOADS_MAX: usize = 1024;
+pub const LOAD_BYTES_MAX: u64 = 64 << 20;
+pub const LOAD_WAITERS_MAX: usize = 1024;
 /// Shorter ends before it is asked for.
 pub const TTL_MS_MIN: u64 = 1;
 /// 400 days, as of sessions.
@@ -91,5 +109,6 @@ pub const PURGES_COMPARED_MAX: usize = 4096;
 const _: () = assert!(PURGE_WAIT.as_micros() < GRANT_AFTER.as_micros(), "a confirmation must not outlive its purge");
 const _: () = assert!(LEASE.as_micros() + LEASE_MARGIN.as_micros() < PURGE_WAIT.as_micros(), "leases end within it");
 const _: () = assert!(PURGE_WAIT.as_micros() + TAKE_WAIT.as_micros() < PURGES_COMPARED.as_micros(), "see machine.rs");
+const _: () = assert!(LOAD_WAIT.as_micros() < TAKE_WAIT.as_micros(), "a slow disk is no dead node");
 const _: () = assert!(VALUE_BYTES_MAX < base::limits::FRAME_BYTES_MAX, "a value must fit into a frame");
 const _: () = assert!((VALUE_BYTES_MAX as u64) < SIZE_MIN, "the largest value must fit");

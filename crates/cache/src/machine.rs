@@ -21,6 +21,7 @@ use prost::Message as _;
 use super::claims::Claims;
 use super::lease::{Leases, Wants};
 use super::limits::*;
+use super::loads::{Loads, Waiter};
 use super::marks::Marks;
 use super::near::Near;
 use super::shown::Counts;
@@ -38,7 +39,7 @@ pub struct Cache {
     pub(super) stores: BTreeMap<u32, Store>,
     pub(super) views: Views,
     /// Those that came when there was nothing here that could be theirs.
-    bare_for: BTreeSet<NodeId>,
+    pub(super) bare_for: BTreeSet<NodeId>,
     pub(super) leases: Leases,
     lives: BTreeMap<NodeId, Boot>,
     ops: BTreeMap<u64, Running>,
@@ -53,6 +54,7 @@ pub struct Cache {
     pub(super) marks: Marks,
     claims: Claims,
     is_leased: bool,
+    pub(super) loads: Loads,
     pub(super) near: Near,
     pub(super) counts: Counts,
 }
@@ -90,7 +92,7 @@ struct Counting {
 
 /// Who wants something of an owner: an operation of this node, or one of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+pub(super) enum Who {
     Here(u64),
     There { peer: NodeId, id: u64, life: u64 },
 }
@@ -118,6 +120,7 @@ impl Cache {
             marks: Marks::default(),
             claims: Claims::default(),
             is_leased: false,
+            loads: Loads::default(),
             near,
             counts: Counts::default(),
         }
@@ -143,7 +146,10 @@ impl Cache {
             Input::Voters(voters) => self.leases.set_voters(voters),
             // It has no report, no group and no log, and leads nothing.
             Input::Told { .. } | Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
-            Input::Packs(_) | Input::Pack { .. } | Input::DiskFull(_) | Input::DiskRoom { .. } => (),
+            Input::Packs(there) => self.packs_are_there(&there),
+            Input::Pack { group, said } => self.pack_said(now, group, said, out),
+            Input::DiskFull(is_full) => self.disk_is_full(is_full),
+            Input::DiskRoom { free, all } => self.disk_room(free, all),
             Input::Aside(_) | Input::Leaving(_) => (),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             Input::Tend | Input::Wake => (),
@@ -154,20 +160,23 @@ impl Cache {
         self.stores.values_mut().for_each(|store| store.sweep(now));
         self.is_leased = self.leases.holds(now);
         self.near.held(self.leases.until());
+        self.disk_wants(out);
     }
 
     fn declare(&mut self, spaces: BTreeMap<String, (u32, Spec)>) {
         let ids: BTreeSet<u32> = spaces.values().map(|(id, _)| *id).collect();
-        let before = self.stores.len();
-        self.stores.retain(|id, _| ids.contains(id));
-        if self.stores.len() != before {
+        let over: Vec<u32> = self.stores.keys().copied().filter(|id| !ids.contains(id)).collect();
+        if !over.is_empty() {
             self.near.changed_all();
         }
+        over.iter().filter_map(|id| self.stores.remove(id)).for_each(|store| self.loads.over(store.ring));
         for (id, spec) in spaces.values() {
-            let store = self.stores.entry(*id).or_insert_with(|| Store::new(spec.size_max));
+            let ring = || self.loads.ring(*id, spec);
+            let store = self.stores.entry(*id).or_insert_with(|| Store::new(spec.size_max, ring()));
             if store.size_max() != spec.size_max {
                 store.resize(spec.size_max);
             }
+            store.ring.resize(spec.disk_max, spec.size_max);
         }
         self.spaces = spaces.into_iter().map(|(name, space)| (name.into(), space)).collect();
         self.leases.needed(!self.spaces.is_empty() && self.level >= LEVEL);
@@ -282,7 +291,7 @@ impl Cache {
             );
             return out.push(refuse(Refused::busy(why, Span::secs(1))));
         }
-        if let Err(why) = check(&op) {
+        if let Err(why) = op.check() {
             return out.push(refuse(Refused::wrong(why)));
         }
         if self.ops.len() >= OPS_MAX {
@@ -473,6 +482,7 @@ impl Cache {
             }
             self.took(now, key, None, out);
         }
+        self.late_loads(now, out);
         self.counted(now, out);
     }
 
@@ -481,13 +491,13 @@ impl Cache {
         let takes = self.takes.values().map(|take| take.until).min();
         let counting = self.counting.values().map(|one| one.until).min();
         let ends = self.stores.values().filter_map(Store::first_end).min().map(|at| at + SWEEP_EVERY);
-        [ops, takes, counting, ends, self.leases.wake_at()].into_iter().flatten().min()
+        [ops, takes, counting, ends, self.loads.wake_at(), self.leases.wake_at()].into_iter().flatten().min()
     }
 
     // At the owner.
 
     #[allow(clippy::too_many_arguments, reason = "an operation and where it comes from")]
-    fn serve(
+    pub(super) fn serve(
         &mut self,
         now: Time,
         who: Who,
@@ -512,6 +522,17 @@ impl Cache {
                 return self.say(now, who, end, out);
             }
             store.remove(now, &key);
+        }
+        if let Some(view) = store.ring.peek(now, &key) {
+            if self.views.has_kept(&key, view) {
+                store.ring.confirm(&key, self.views.number());
+                if act.is_read() && !is_settled {
+                    return self.load(now, Waiter::Act(who, act), namespace, key, out);
+                }
+                let end = self.act(now, who, namespace, key, act);
+                return self.say(now, who, end, out);
+            }
+            store.ring.remove(&key);
         }
         if !is_settled && let Some(former) = self.views.former(now, &key) {
             let place = (namespace, key);
@@ -554,7 +575,11 @@ impl Cache {
             Act::Look => store.peek(now, &key).map_or(End::Absent, |(value, _)| {
                 End::Found(Value { bytes: Bytes::new(), ..value.clone() }, left(value))
             }),
-            Act::Set { only_present: true, .. } if store.peek(now, &key).is_none() => End::NotStored,
+            Act::Set { only_present: true, .. }
+                if store.peek(now, &key).is_none() && store.ring.peek(now, &key).is_none() =>
+            {
+                End::NotStored
+            }
             Act::Set { mark: Some(mark), ref tags, .. }
                 if (mark.node, mark.life) != (self.me, self.boot.0)
                     || !self.marks.is_clear_since(mark.number, namespace, &key, tags) =>
@@ -568,7 +593,8 @@ impl Cache {
                 End::Stored
             }
             Act::Remove => {
-                let was_there = store.remove(now, &key).is_some();
+                let was_there = store.ring.peek(now, &key).is_some() | store.remove(now, &key).is_some();
+                store.ring.remove(&key);
                 self.marks.push(Purge { namespace, what: What::Key(key) });
                 End::Changed(was_there)
             }
@@ -577,7 +603,7 @@ impl Cache {
         }
     }
 
-    fn say(&mut self, now: Time, who: Who, end: End, out: &mut Vec<Output>) {
+    pub(super) fn say(&mut self, now: Time, who: Who, end: End, out: &mut Vec<Output>) {
         match (who, end) {
             (Who::Here(id), End::Moved) => self.again(now, id, out),
             (Who::Here(id), End::Fetched) => self.waits(now, id, Some(self.mark()), out),
@@ -596,7 +622,15 @@ impl Cache {
         Mark { node: self.me, life: self.boot.0, number: self.marks.now() }
     }
 
-    fn tell(&self, to: NodeId, id: u64, life: u64, answer: AnswerMessage, body: Bytes, out: &mut Vec<Output>) {
+    pub(super) fn tell(
+        &self,
+        to: NodeId,
+        id: u64,
+        life: u64,
+        answer: AnswerMessage,
+        body: Bytes,
+        out: &mut Vec<Output>,
+    ) {
         let head = Data { id, life, said: Some(Said::Answer(answer)) };
         out.push(Output::Send { to, frame: wire::data(Self::NUMBER, &head, body, Span::ZERO, Priority::NORMAL) });
     }
@@ -634,24 +668,17 @@ impl Cache {
 
     /// A peer owns the key now: it gets what was here, and nothing stays.
     fn give(&mut self, now: Time, peer: NodeId, id: u64, life: u64, ask: AskMessage, out: &mut Vec<Output>) {
-        let key = ask.key;
-        let absent =
-            AnswerMessage { end: verbs::ABSENT, bare: self.bare_for.contains(&peer), ..AnswerMessage::default() };
+        let AskMessage { namespace, key, .. } = ask;
         if self.views.owner(&key) == self.me {
             let (answer, body) = verbs::answer_message(End::Moved);
             return self.tell(peer, id, life, answer, body, out);
         }
-        let is_leased = self.leases.holds(now);
-        let found = self.stores.get_mut(&ask.namespace).and_then(|store| store.remove(now, &key));
-        let found = found.filter(|(_, view)| is_leased && self.views.has_lost_to(peer, &key, *view));
-        let (answer, body) = match found {
-            Some((value, _)) => {
-                let left = value.ends.map(|ends| ends.since(now));
-                verbs::answer_message(End::Found(value, left))
-            }
-            None => (absent, Bytes::new()),
-        };
-        self.tell(peer, id, life, answer, body, out);
+        let found = self.stores.get_mut(&namespace).and_then(|store| store.remove(now, &key));
+        let there = self.stores.get_mut(&namespace).and_then(|store| store.ring.peek(now, &key));
+        match there.filter(|_| found.is_none()) {
+            Some(_) => self.load(now, Waiter::Give { peer, id, life }, namespace, key, out),
+            None => self.give_found(now, peer, (id, life), &key, found, out),
+        }
     }
 
     // Frames.
@@ -755,34 +782,6 @@ impl Cache {
             }
             _ => self.took(now, place, None, out),
         }
-    }
-}
-
-/// What a door should not have let through.
-fn check(op: &Op) -> Result<(), String> {
-    let needs_key = !matches!(op.act, Act::Count | Act::Purge(_));
-    if needs_key && !(1..=KEY_BYTES_MAX).contains(&op.key.len()) {
-        return Err(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", op.key.len()));
-    }
-    let is_long = |ttl: &Option<Span>| ttl.is_some_and(|ttl| ttl.as_millis() > TTL_MS_MAX);
-    match &op.act {
-        Act::Set { value, .. } | Act::KeepHere { value, .. } if value.len() > VALUE_BYTES_MAX => {
-            Err(format!("a value of class cache has at most {VALUE_BYTES_MAX} bytes, this one has {}", value.len()))
-        }
-        Act::Set { tags, .. } if tags.len() > TAGS_MAX => Err(format!("an entry has at most {TAGS_MAX} tags")),
-        Act::Set { kind, tags, .. } if tags.iter().chain([kind]).any(|text| text.len() > TAG_BYTES_MAX) => {
-            Err(format!("tags and types have at most {TAG_BYTES_MAX} bytes"))
-        }
-        Act::Set { ttl, .. } | Act::End(ttl) if is_long(ttl) => {
-            Err("an entry ends within 400 days, or never".to_owned())
-        }
-        Act::Purge(What::Key(text) | What::Prefix(text)) if text.len() > KEY_BYTES_MAX => {
-            Err(format!("keys have at most {KEY_BYTES_MAX} bytes"))
-        }
-        Act::Purge(What::Tag(tag)) if tag.len() > TAG_BYTES_MAX => {
-            Err(format!("tags have at most {TAG_BYTES_MAX} bytes"))
-        }
-        _ => Ok(()),
     }
 }
 

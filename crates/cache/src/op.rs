@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use base::limits::KEY_BYTES_MAX;
 use base::{NodeId, Priority, Span};
 use bytes::Bytes;
+
+use super::limits::{TAG_BYTES_MAX, TAGS_MAX, TTL_MS_MAX, VALUE_BYTES_MAX};
 
 /// One operation. Ends in `Outcome<Reply>`: done, refused or unknown.
 #[derive(Clone, Debug)]
@@ -115,4 +118,37 @@ pub enum Reply {
     Changed(bool),
     Count(u64),
     Purged,
+}
+
+impl Op {
+    /// What a door should not have let through.
+    ///
+    /// # Errors
+    /// Why.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let needs_key = !matches!(self.act, Act::Count | Act::Purge(_));
+        if needs_key && !(1..=KEY_BYTES_MAX).contains(&self.key.len()) {
+            return Err(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", self.key.len()));
+        }
+        let is_long = |ttl: &Option<Span>| ttl.is_some_and(|ttl| ttl.as_millis() > TTL_MS_MAX);
+        match &self.act {
+            Act::Set { value, .. } | Act::KeepHere { value, .. } if value.len() > VALUE_BYTES_MAX => {
+                Err(format!("a value of class cache has at most {VALUE_BYTES_MAX} bytes, this one has {}", value.len()))
+            }
+            Act::Set { tags, .. } if tags.len() > TAGS_MAX => Err(format!("an entry has at most {TAGS_MAX} tags")),
+            Act::Set { kind, tags, .. } if tags.iter().chain([kind]).any(|text| text.len() > TAG_BYTES_MAX) => {
+                Err(format!("tags and types have at most {TAG_BYTES_MAX} bytes"))
+            }
+            Act::Set { ttl, .. } | Act::End(ttl) if is_long(ttl) => {
+                Err("an entry ends within 400 days, or never".to_owned())
+            }
+            Act::Purge(What::Key(text) | What::Prefix(text)) if text.len() > KEY_BYTES_MAX => {
+                Err(format!("keys have at most {KEY_BYTES_MAX} bytes"))
+            }
+            Act::Purge(What::Tag(tag)) if tag.len() > TAG_BYTES_MAX => {
+                Err(format!("tags have at most {TAG_BYTES_MAX} bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Time;
 use bytes::Bytes;
 
+use super::disk::Ring;
 use super::limits::{ENDED_EACH_TURN, ENTRY_BYTES, PROTECTED_PERCENT, TAG_BYTES, WINDOW_PERCENT};
 use super::sketch::Sketch;
 use super::{Purge, What};
@@ -60,12 +61,14 @@ pub struct Store {
     ends: BTreeSet<(Time, usize)>,
     tags: BTreeMap<Bytes, BTreeSet<usize>>,
     sketch: Sketch,
-    /// Entries that went for want of room, since it was made.
+    /// Entries that went from memory for want of room, since it was made.
     pub evicted: u64,
+    /// Where they went.
+    pub ring: Ring,
 }
 
 impl Store {
-    pub fn new(size_max: u64) -> Self {
+    pub fn new(size_max: u64, ring: Ring) -> Self {
         Self {
             size_max,
             keys: BTreeMap::new(),
@@ -76,11 +79,13 @@ impl Store {
             tags: BTreeMap::new(),
             sketch: Sketch::new(size_max),
             evicted: 0,
+            ring,
         }
     }
 
+    /// Entries in memory and on the disk.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.len() + self.ring.len()
     }
 
     pub fn bytes(&self) -> u64 {
@@ -126,6 +131,7 @@ impl Store {
     pub fn insert(&mut self, key: Bytes, value: Value, view: u64) {
         let before = self.keys.get(&key).copied();
         let part = before.and_then(|slot| self.slots[slot].as_ref()).map_or(Part::Window, |entry| entry.part);
+        self.ring.remove(&key);
         if let Some(slot) = before {
             self.take_out(slot);
         } else {
@@ -151,7 +157,7 @@ impl Store {
 
     /// Another end for a value that stays. False: there is none.
     pub fn set_end(&mut self, now: Time, key: &[u8], ends: Option<Time>) -> bool {
-        let Some(slot) = self.live(now, key) else { return false };
+        let Some(slot) = self.live(now, key) else { return self.ring.set_end(now, key, ends) };
         let Some(entry) = self.slots[slot].as_mut() else { return false };
         let before = std::mem::replace(&mut entry.value.ends, ends);
         before.map(|before| self.ends.remove(&(before, slot)));
@@ -166,6 +172,19 @@ impl Store {
         }
     }
 
+    /// An entry of the disk, which was asked for: does it get a place in memory?
+    pub fn would_keep(&self, key: &[u8], value: &Value) -> bool {
+        let victim = || self.victim(None).and_then(|slot| self.slots[slot].as_ref());
+        self.bytes() + cost(key, value) <= self.size_max
+            || victim().is_some_and(|entry| self.sketch.count(key) > self.sketch.count(&entry.key))
+    }
+
+    /// Counts that it was asked for, and is not in memory.
+    pub fn asked(&mut self, key: &[u8]) {
+        self.sketch.add(key);
+    }
+
+    /// Removes it from memory and gives what it was. On the disk it stays.
     pub fn remove(&mut self, now: Time, key: &[u8]) -> Option<(Value, u64)> {
         let slot = self.live(now, key)?;
         self.take_out(slot).map(|entry| (entry.value, entry.view))
@@ -183,7 +202,7 @@ impl Store {
             What::All => self.keys.values().copied().collect(),
         };
         slots.iter().for_each(|slot| drop(self.take_out(*slot)));
-        slots.len()
+        slots.len() + self.ring.purge(what)
     }
 
     /// Removes what has ended, some of it.
@@ -246,7 +265,9 @@ impl Store {
 
     fn evict(&mut self, slot: usize) {
         self.evicted += 1;
-        self.take_out(slot);
+        if let Some(Entry { key, value, view, .. }) = self.take_out(slot) {
+            self.ring.put(key, value, view);
+        }
     }
 
     /// It was read: it is the newest of its part, and in the main part it is protected.

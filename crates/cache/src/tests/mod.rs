@@ -2,11 +2,12 @@
 
 mod cluster;
 mod purges;
+mod ring;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Span, Time};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, PackSaid, PackWant, Span, Time};
 use bytes::Bytes;
 use class::{Class as _, CookieSecret, Declared, Space};
 
@@ -32,10 +33,23 @@ struct Bench {
     answered: BTreeMap<u64, Time>,
     spec: Spec,
     frames_sent: u64,
+    /// Packs on each node's disk, and what disks have to say.
+    disks: BTreeMap<(u64, u64), Vec<u8>>,
+    said: VecDeque<(u64, GroupId, PackSaid)>,
+    group: Option<GroupId>,
+    /// Disks say nothing for now.
+    are_disks_slow: bool,
+    /// Each so many reads give bytes of which one is another.
+    rots: Option<u64>,
+    reads: u64,
 }
 
 impl Bench {
     fn new(n: u64) -> Self {
+        Self::of(n, Spec::default())
+    }
+
+    fn of(n: u64, spec: Spec) -> Self {
         let mut bench = Self {
             now: Time(1_000_000),
             nodes: BTreeMap::new(),
@@ -48,8 +62,14 @@ impl Bench {
             answers: BTreeMap::new(),
             near: BTreeMap::new(),
             answered: BTreeMap::new(),
-            spec: Spec::default(),
+            spec,
             frames_sent: 0,
+            disks: BTreeMap::new(),
+            said: VecDeque::new(),
+            group: None,
+            are_disks_slow: false,
+            rots: None,
+            reads: 0,
         };
         (1..=n).for_each(|node| bench.start(node));
         bench.pass(Span::secs(4));
@@ -76,6 +96,10 @@ impl Bench {
             numbers: Default::default(),
         };
         let mut out = Vec::new();
+        let there =
+            self.disks.iter().filter(|((of, _), _)| *of == node).map(|((_, n), bytes)| (*n, bytes.len() as u64));
+        let there = self.group.map(|group| (group, there.collect())).into_iter().collect();
+        cache.handle(self.at(), Input::Packs(there), &mut out);
         cache.handle(self.at(), Input::Declared(declared), &mut out);
         cache.handle(self.at(), Input::Voters((1..=self.voters).map(NodeId).collect()), &mut out);
         self.nodes.insert(node, cache);
@@ -87,7 +111,32 @@ impl Bench {
         }
     }
 
+    /// A segment is written or read at once, and said with what is next delivered.
+    fn disk(&mut self, node: u64, group: GroupId, want: PackWant) {
+        self.group = Some(group);
+        match want {
+            PackWant::Write { pack, parts, .. } => {
+                assert!(self.disks.insert((node, pack), parts.concat()).is_none(), "{pack} is written twice");
+                self.said.push_back((node, group, PackSaid::Written { pack }));
+            }
+            PackWant::Read { number, pack, from, len } => {
+                self.reads += 1;
+                let rots = self.rots.is_some_and(|each| self.reads.is_multiple_of(each));
+                let bytes = self.disks.get(&(node, pack)).map(|bytes| {
+                    let mut bytes = bytes[from as usize..][..len as usize].to_vec();
+                    if rots {
+                        *bytes.last_mut().unwrap() ^= 1;
+                    }
+                    Bytes::from(bytes)
+                });
+                self.said.push_back((node, group, PackSaid::Read { number, bytes }));
+            }
+            PackWant::Drop { pack } => assert!(self.disks.remove(&(node, pack)).is_some(), "there is no {pack}"),
+        }
+    }
+
     fn kill(&mut self, node: u64) {
+        self.said.retain(|(of, ..)| *of != node);
         self.nodes.remove(&node);
         self.hung.remove(&node);
         self.frames.retain(|(_, to, _)| *to != node);
@@ -129,6 +178,7 @@ impl Bench {
                     self.answered.insert(id.0, self.now);
                     assert!(self.answers.insert(id.0, answer).is_none(), "{id} was answered twice");
                 }
+                Output::Pack { group, want } => self.disk(node, group, want),
                 Output::Bad { from, why } => panic!("node {node} says of {from}: {why}"),
                 _ => (),
             }
@@ -141,6 +191,22 @@ impl Bench {
 
     /// Delivers what is on its way, but to who is hung.
     fn deliver(&mut self) {
+        self.deliver_frames();
+        let mut waits = VecDeque::new();
+        while !self.are_disks_slow
+            && let Some((node, group, said)) = self.said.pop_front()
+        {
+            if self.hung.contains(&node) {
+                waits.push_back((node, group, said));
+                continue;
+            }
+            self.give(node, Input::Pack { group, said });
+            self.deliver_frames();
+        }
+        self.said.extend(waits);
+    }
+
+    fn deliver_frames(&mut self) {
         let mut waits = VecDeque::new();
         while let Some((from, to, frame)) = self.frames.pop_front() {
             if self.is_cut(from, to) {

@@ -162,9 +162,12 @@ fn a_node_that_hung_while_something_was_purged_gives_no_copy_of_it() {
 }
 
 /// Nodes die, hang, come back; frames are lost. How many reads got a value, and how often one was given again.
-fn wild(seed: u64) -> (u64, u64) {
+/// With a ring memory has room for a single entry, or two, and some reads of disks are damaged.
+fn wild(seed: u64, has_ring: bool) -> (u64, u64) {
     let mut rng = Rng::new(seed);
-    let mut bench = Bench::new(3);
+    let spec = if has_ring { Spec { size_max: 6_000, disk_max: 9_000, ..Spec::default() } } else { Spec::default() };
+    let mut bench = Bench::of(3, spec);
+    bench.rots = has_ring.then_some(9);
     let key = |n: u64| format!("k{n}");
     // With when each began, or by their ids.
     let (mut reads, mut purges, mut sets) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -179,7 +182,8 @@ fn wild(seed: u64) -> (u64, u64) {
         match rng.below(100) {
             0..=34 if is_up => {
                 // Its value is the number of the question.
-                let value = (bench.asks + 1).to_string();
+                let pad = if has_ring { 3_000 } else { 0 };
+                let value = format!("{:0pad$}", bench.asks + 1);
                 sets.insert(bench.begin(node, &key(rng.below(8)), put(&value, &["t"])));
             }
             35..=59 if is_up => reads.push((bench.begin(node, &key(rng.below(8)), Act::Get), bench.now)),
@@ -210,6 +214,7 @@ fn wild(seed: u64) -> (u64, u64) {
                     bench.held_live(node);
                 }
             }
+            98 if has_ring => bench.are_disks_slow = !bench.are_disks_slow,
             _ => (0..rng.below(3)).for_each(|_| _ = bench.frames.pop_back()),
         }
         if rng.chance(0.5) {
@@ -262,15 +267,23 @@ fn wild(seed: u64) -> (u64, u64) {
         reads.retain(|(id, _)| !answers.contains_key(id));
         purges.retain(|(id, _)| !answers.contains_key(id));
     }
+    assert!(!has_ring || bench.reads > 0, "seed {seed}: nothing was read from a disk");
     assert!(purged.len() > 3, "seed {seed}: {} purges were done", purged.len());
     (hits, given)
 }
 
 #[test]
 fn whatever_happens_no_read_after_a_purge_gets_what_was_stored_before_it() {
-    let all: Vec<(u64, u64)> = (0..60).map(wild).collect();
+    let all: Vec<(u64, u64)> = (0..60).map(|seed| wild(seed, false)).collect();
     let (hits, given): (u64, u64) = (all.iter().map(|(hits, _)| hits).sum(), all.iter().map(|(_, given)| given).sum());
     assert!(hits > 500 && given > 500, "they do read: {hits}, {given}");
+}
+
+#[test]
+fn nor_does_one_that_gets_it_from_a_disk() {
+    let all: Vec<(u64, u64)> = (1000..1060).map(|seed| wild(seed, true)).collect();
+    let hits: u64 = all.iter().map(|(hits, _)| hits).sum();
+    assert!(hits > 300, "they do read: {hits}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::disk::Ring;
 use crate::limits::SIZE_MIN;
 use crate::store::{Store, Value, cost};
 
@@ -44,7 +45,7 @@ proptest! {
 
     #[test]
     fn it_has_what_was_stored_last_or_nothing_and_is_within_its_bytes(all in proptest::collection::vec(does(), 1..300)) {
-        let mut store = Store::new(500_000);
+        let mut store = Store::new(500_000, Ring::new(1, 0, 0));
         let mut twin: BTreeMap<Bytes, Value> = BTreeMap::new();
         let mut now = Time(1000);
         for (stamp, one) in all.into_iter().enumerate() {
@@ -98,7 +99,7 @@ proptest! {
 
 #[test]
 fn what_is_seen_once_does_not_push_out_what_is_asked_for() {
-    let mut store = Store::new(SIZE_MIN);
+    let mut store = Store::new(SIZE_MIN, Ring::new(1, 0, 0));
     let now = Time(1);
     let hot: Vec<Bytes> = (0..400).map(|n| Bytes::from(format!("hot{n}"))).collect();
     for key in &hot {
@@ -119,7 +120,7 @@ fn what_is_seen_once_does_not_push_out_what_is_asked_for() {
 
 #[test]
 fn what_is_asked_for_now_takes_the_place_of_what_was_long_ago() {
-    let mut store = Store::new(SIZE_MIN);
+    let mut store = Store::new(SIZE_MIN, Ring::new(1, 0, 0));
     let now = Time(1);
     let of = |name: &str| -> Vec<Bytes> { (0..700).map(|n| Bytes::from(format!("{name}{n}"))).collect() };
     let ask = |store: &mut Store, keys: &[Bytes], times: usize| {
