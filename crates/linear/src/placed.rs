@@ -13,12 +13,12 @@ use super::order::place_of;
 /// Names with their places, in order.
 pub type NamesInOrder = Arc<Vec<(u64, Bytes)>>;
 
-/// Of the collection that was walked through last: its key, and its version.
+/// Key and version of the collection that was walked through last.
 #[derive(Default)]
 pub struct LastWalked(RefCell<Option<(Bytes, u64, NamesInOrder)>>);
 
 impl LastWalked {
-    /// Of the collection with this key and version, which has these names.
+    /// The walk through the collection with this key and version, which has these names.
     pub fn of<'a>(&self, key: &Bytes, version: u64, names: impl Iterator<Item = &'a Bytes>) -> NamesInOrder {
         if let Some((last, at, placed)) = &*self.0.borrow()
             && (last, *at) == (key, version)

@@ -34,7 +34,7 @@ use crate::{SLOTS_LEVEL, Soft};
 pub type Below = BTreeMap<NodeId, Boot>;
 
 impl Slot {
-    /// It is what all lives of its node below this boot have counted.
+    /// The boot below which it is what all lives of its node have counted.
     pub fn below(&self) -> Option<Boot> {
         (self.birth.life.boot == Boot(0)).then_some(Boot(self.birth.seq))
     }

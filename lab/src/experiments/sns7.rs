@@ -21,7 +21,7 @@ use crate::report::{Figure, Report};
 const SIDES: [u16; 12] = [64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416];
 /// Parts of pixels that are as chance would have them: drawings, and what has more in it.
 const NOISE: [f64; 3] = [0.02, 0.1, 0.3];
-/// Of the paper, on a machine of 1997.
+/// The paper's figure, on a machine of 1997.
 const PAPER_MS_A_KB: f64 = 8.0;
 const SEED: u64 = 1997;
 

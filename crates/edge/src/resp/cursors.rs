@@ -14,7 +14,7 @@ use state::linear::limits::WALK_CURSORS_MAX;
 
 use super::limits::CURSORS_MAX;
 
-/// Those that stand for keys are above all that say it by themselves, and below 2^53.
+/// The first cursor that stands for a key: all that say it by themselves are below, and none is above 2^53.
 const FIRST: u64 = WALK_CURSORS_MAX + 1;
 const KINDS: u64 = (1 << 53) - FIRST;
 

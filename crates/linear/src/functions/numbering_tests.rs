@@ -171,7 +171,7 @@ impl History {
         }
     }
 
-    /// By a client of the ledger.
+    /// A client of the ledger does it.
     fn expunge(&mut self) {
         let all: Vec<(u32, u32)> = listed(&mut self.desk).1.into_iter().collect();
         if all.is_empty() {

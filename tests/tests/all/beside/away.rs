@@ -16,7 +16,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(240);
 /// Exit status of a node that is to enter anew.
 const AGAIN: Option<i32> = Some(75);
 const OBJECTS: u32 = 24;
-/// Those that the last node has alone come after the others.
+/// Objects that the last node has alone come after the others.
 const ALONE: std::ops::Range<u32> = 2 * OBJECTS..2 * OBJECTS + 6;
 const LAST: u8 = 3;
 
