@@ -13,6 +13,8 @@ use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(30);
 const OUTDATED: Option<i32> = Some(78);
+/// The newest level.
+const LEVEL: u64 = 16;
 const OLDER: &[&str] = &["--level", "1"];
 const WHY: &str = "this cluster agreed on level 16, this program has 1: start the newer program";
 
@@ -73,7 +75,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     let mut yard = mixed(OLDER);
     let token = yard.namespace_token("bank");
     let view = yard.status(3).unwrap();
-    assert_eq!(levels(&view), (1, vec![1, 15, 15]), "{view}");
+    assert_eq!(levels(&view), (1, vec![1, LEVEL, LEVEL]), "{view}");
     let page = yard.coppice(2, &["status"]).good();
     assert!(
         page.contains(", level 1\n") && page.contains("level 16 waits for n1, ") && !page.contains("waits for n2"),
@@ -103,7 +105,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(agree(&yard, 1, &[2, 3]).as_secs(), 0);
     yard.run(1);
-    say(&format!("agreed within {:?} of the newer program's start", agree(&yard, 15, &[1, 2, 3])));
+    say(&format!("agreed within {:?} of the newer program's start", agree(&yard, LEVEL, &[1, 2, 3])));
     (1..=3).for_each(|node| {
         wait_for("what is newer works", SOON, || take(&yard, node, &token));
     });
@@ -184,7 +186,7 @@ fn walks_through_keys_go_on_while_the_last_node_is_upgraded() {
 
     yard.kill(1);
     yard.run(1);
-    agree(&yard, 15, &[1, 2, 3]);
+    agree(&yard, LEVEL, &[1, 2, 3]);
     let mut shown = walk(&yard, 2, &token, cursor.clone());
     shown.extend(first);
     assert_eq!(shown, keys, "it goes on");
