@@ -15,7 +15,10 @@ pub struct Pictures {
 
 impl Pictures {
     /// `picture` gives the body for a path.
-    pub fn serve(kind: &'static str, picture: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Result<Pictures, String> {
+    pub fn serve(
+        kind: &'static str,
+        picture: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Result<Pictures, String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(|e| e.to_string())?;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base::Rng;
 
 use crate::Plan;
-use crate::cluster::Cluster;
 use crate::closed::runtime;
+use crate::cluster::Cluster;
 use crate::experiments::distill::{declared, request};
 use crate::experiments::snstable2::line_through;
 use crate::keep::Kept;
@@ -108,7 +108,13 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     }
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (slope, fit) = line_through(&points);
-    report.figures.push(Figure::new("each KB more of a GIF takes", "ms", slope, "the paper, 1997", Some(PAPER_MS_A_KB)));
+    report.figures.push(Figure::new(
+        "each KB more of a GIF takes",
+        "ms",
+        slope,
+        "the paper, 1997",
+        Some(PAPER_MS_A_KB),
+    ));
     report.figures.push(Figure::new("what a straight line explains of it (R²)", "", fit, "", None));
     let most = points.last().map_or(0.0, |point| point.1);
     report.figures.push(Figure::new("the longest of them", "ms", most, "", None));
