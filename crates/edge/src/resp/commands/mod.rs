@@ -37,6 +37,7 @@ mod lease;
 pub mod linear;
 mod many;
 mod monitor;
+mod page;
 mod priority;
 mod read;
 pub mod refused;
@@ -482,6 +483,23 @@ fn help(name: &str, subs: &[&str]) -> Reply {
     let lines =
         [head].into_iter().chain(subs.iter().chain(&["HELP", "    Print this help."]).map(|sub| (*sub).to_owned()));
     Reply::List(lines.map(Reply::text).collect())
+}
+
+/// `numkeys key [key ...]` at this argument; and where it goes on.
+fn counted(command: &Command, at: usize) -> Result<(Vec<bytes::Bytes>, usize), Reply> {
+    let Some(count) = integer(command.arg(at)).filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok()) else {
+        return Err(Reply::error("ERR numkeys should be greater than 0"));
+    };
+    let end = (at + 1).checked_add(count).filter(|end| *end <= command.len());
+    let end = end.ok_or_else(|| Reply::error("ERR Number of keys can't be greater than number of args"))?;
+    Ok(((at + 1..end).map(|i| command.key(i)).collect(), end))
+}
+
+/// A number by chance, below 2^63.
+fn chance() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // Each of these hashers has keys of its own.
+    std::collections::hash_map::RandomState::new().build_hasher().finish() >> 1
 }
 
 #[cfg(test)]

@@ -110,7 +110,8 @@ impl Unit {
     }
 }
 
-fn unix_millis() -> i64 {
+/// The time of day of this machine.
+pub fn unix_millis() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| d.as_millis() as i64)
 }

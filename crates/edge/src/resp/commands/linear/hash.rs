@@ -1,9 +1,10 @@
 //! Hashes.
 
 use super::hash_ends::{NOT_POSITIVE, fields};
-use super::pages::{Also, pages};
+use super::pages::pages;
 use super::text::{FLOATS, float_sum};
 use super::*;
+use crate::resp::commands::page::Also;
 
 pub const ALL: &[Spec] = &[
     spec(

@@ -217,16 +217,6 @@ fn how_many(arg: &[u8]) -> Result<u64, Reply> {
     count.ok_or_else(|| Reply::error("ERR value is out of range, must be positive"))
 }
 
-/// `numkeys key [key ...]` at this argument; and where it goes on.
-fn counted(command: &Command, at: usize) -> Result<(Vec<Bytes>, usize), Reply> {
-    let Some(count) = integer(command.arg(at)).filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok()) else {
-        return Err(Reply::error("ERR numkeys should be greater than 0"));
-    };
-    let end = (at + 1).checked_add(count).filter(|end| *end <= command.len());
-    let end = end.ok_or_else(|| Reply::error("ERR Number of keys can't be greater than number of args"))?;
-    Ok(((at + 1..end).map(|i| command.key(i)).collect(), end))
-}
-
 /// One step on several keys: it is about the first, the others are its arguments.
 fn on_keys(call: &Call<'_>, function: &'static str, keys: Vec<Bytes>, options: Vec<Bytes>, then: Then) -> Act {
     let mut args = keys;
@@ -283,10 +273,7 @@ fn sum(got: Vec<Got>) -> Reply {
 
 /// Chance, for what has to choose: replicas must agree, so it is drawn here and goes with the step.
 fn chance() -> Bytes {
-    use std::hash::{BuildHasher, Hasher};
-    // Each of these hashers has keys of its own.
-    let number = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    word((number >> 1).to_string())
+    word(super::chance().to_string())
 }
 
 /// The first of a list.

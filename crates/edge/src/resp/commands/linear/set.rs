@@ -1,7 +1,8 @@
 //! Sets.
 
-use super::pages::{Also, pages};
+use super::pages::pages;
 use super::*;
+use crate::resp::commands::page::Also;
 
 pub const ALL: &[Spec] = &[
     spec("SADD", -3, Keys::One, Does::Write, "key member [member ...]", "adds members; how many are new", |call| {

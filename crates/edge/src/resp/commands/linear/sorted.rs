@@ -2,8 +2,9 @@
 
 use state::linear::score;
 
-use super::pages::{Also, pages};
+use super::pages::pages;
 use super::*;
+use crate::resp::commands::page::Also;
 
 const SCORES: &str = "no hexadecimal numbers";
 const ONE_SHARD: &str = "all keys must be in one shard";

@@ -6,10 +6,11 @@ use state::linear::Condition;
 
 use state::linear::limits::SCAN_KEYS_MAX;
 
-use super::pages::{Also, Page, Way, is_last, prefix_of};
+use super::pages::{Way, is_last};
 use super::*;
 use crate::resp::client::{Multi, Queued};
 use crate::resp::commands::channels::send;
+use crate::resp::commands::page::{Also, Page, prefix_of};
 use crate::resp::cursors::At;
 use crate::resp::limits::*;
 
@@ -227,7 +228,7 @@ fn keys(call: &mut Call<'_>) -> Act {
 }
 
 fn scan(call: &mut Call<'_>) -> Act {
-    let page = match Page::read(call.command, 1, Also::Type) {
+    let page = match Page::read(call.command, 1, Also::Type, SCAN_KEYS_MAX as u32) {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };

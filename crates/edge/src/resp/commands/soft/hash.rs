@@ -1,6 +1,7 @@
 //! Hashes.
 
 use super::*;
+use crate::resp::commands::page::Also;
 
 pub const ALL: &[Spec] = &[
     spec(
@@ -51,6 +52,27 @@ pub const ALL: &[Spec] = &[
     spec("HDEL", -3, Keys::One, Does::Write, "key field [field ...]", "removes fields; how many there were", |call| {
         take(call, Kind::Field)
     }),
+    noted(
+        spec(
+            "HSCAN",
+            -3,
+            Keys::One,
+            Does::Read,
+            "key cursor [MATCH pattern] [COUNT n] [NOVALUES]",
+            "fields and values in pages",
+            |call| pages::pages(call, Kind::Field, Also::NoValues, Some(Reply::Bulk)),
+        ),
+        IN_PAGES,
+    ),
+    spec(
+        "HRANDFIELD",
+        -2,
+        Keys::One,
+        Does::Read,
+        "key [count [WITHVALUES]]",
+        "some fields, each as likely; with a negative count each is drawn anew",
+        |call| pages::drawn(call, Kind::Field, "WITHVALUES", Reply::Bulk),
+    ),
     noted(
         spec("HINCRBY", 4, Keys::One, Does::Write, "key field delta", "adds to a field", |call| {
             let Some(by) = integer(call.command.arg(3)) else { return Act::Now(not_an_integer()) };

@@ -13,6 +13,7 @@ use super::*;
 mod hash;
 mod keys;
 mod list;
+mod pages;
 mod ranking;
 mod set;
 mod text;
@@ -35,6 +36,7 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 }
 
 const ONE_GETS_IT: &str = "two nodes could both succeed: what only one may get belongs in a namespace of class linear";
+const IN_PAGES: &str = "what is there throughout the walk is listed once; a cursor is good at every node";
 const WHOLE: &str = "a value is read and written whole: GET it, change it, SET it; INCRBY counts";
 
 /// What is left out, and what works instead.
@@ -50,24 +52,15 @@ pub static INSTEAD: refused::Table = &[
     (&["*STORE"], "read the members, and write what comes of them: SADD, ZADD"),
     (&["APPEND", "SETRANGE", "GETRANGE", "SUBSTR", "INCRBYFLOAT", "INCREX", "SETBIT", "GETBIT", "BIT*", "LCS"], WHOLE),
     (&["GETSET", "GETEX", "MSETEX", "DIGEST", "DELEX"], "GET, SET with EX, and EXPIRE do it in two steps"),
-    (&["TOUCH", "EXPIRETIME", "PEXPIRETIME"], "EXISTS looks, TTL and PTTL tell what is left"),
-    (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
     (&["SFLUSH", "SWAPDB"], "FLUSHDB removes all keys; a namespace is one database"),
-    (&["HINCRBYFLOAT", "HSCAN", "HRANDFIELD"], "HGETALL reads all fields, HINCRBY counts"),
+    (&["HINCRBYFLOAT"], "HINCRBY counts"),
     (
         &["H*EXPIRE*", "HTTL", "HPTTL", "HPERSIST", "HSETEX", "HGETEX"],
         "a key ends as a whole: EXPIRE; keep what ends by itself under a key of its own",
     ),
+    (&["ZINCRBY", "ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD"], "ZRANGE and ZSCORE read, ZADD writes"),
     (
-        &["SSCAN", "SRANDMEMBER", "SUNION", "SINTER", "SDIFF", "SINTERCARD"],
-        "SMEMBERS reads sets, and the program joins",
-    ),
-    (
-        &["ZINCRBY", "ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD", "ZSCAN", "ZRANDMEMBER"],
-        "ZRANGE and ZSCORE read, ZADD writes",
-    ),
-    (
-        &["ZRANGEBY*", "ZREVRANGE*", "ZLEXCOUNT", "ZREMRANGEBY*"],
+        &["ZRANGEBYLEX", "ZREVRANGEBYLEX", "ZLEXCOUNT", "ZREMRANGEBY*"],
         "ZRANGE with REV, BYSCORE and LIMIT reads, ZREM takes members away",
     ),
     (&["X*", "PF*", "GEO*"], "texts, hashes, sets, lists and sorted sets are what there is"),

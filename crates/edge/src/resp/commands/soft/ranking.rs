@@ -1,6 +1,7 @@
 //! Sorted sets: members with scores. A score is eight bytes in the cell of its member; order is made when it is asked for.
 
 use super::*;
+use crate::resp::commands::page::Also;
 
 pub const ALL: &[Spec] = &[
     noted(
@@ -56,7 +57,49 @@ pub const ALL: &[Spec] = &[
         Does::Read,
         "key start stop [BYSCORE] [REV] [LIMIT offset count] [WITHSCORES]",
         "members in order of their scores",
-        range,
+        |call| range(call, Wanted::default()),
+    ),
+    spec("ZREVRANGE", -4, Keys::One, Does::Read, "key start stop [WITHSCORES]", "ZRANGE with REV", |call| {
+        range(call, Wanted { reversed: true, is_fixed: true, ..Wanted::default() })
+    }),
+    spec(
+        "ZRANGEBYSCORE",
+        -4,
+        Keys::One,
+        Does::Read,
+        "key min max [WITHSCORES] [LIMIT offset count]",
+        "ZRANGE with BYSCORE",
+        |call| range(call, Wanted { by_score: true, is_fixed: true, ..Wanted::default() }),
+    ),
+    spec(
+        "ZREVRANGEBYSCORE",
+        -4,
+        Keys::One,
+        Does::Read,
+        "key max min [WITHSCORES] [LIMIT offset count]",
+        "ZRANGE with BYSCORE and REV",
+        |call| range(call, Wanted { by_score: true, reversed: true, is_fixed: true, ..Wanted::default() }),
+    ),
+    noted(
+        spec(
+            "ZSCAN",
+            -3,
+            Keys::One,
+            Does::Read,
+            "key cursor [MATCH pattern] [COUNT n]",
+            "members and scores in pages",
+            |call| pages::pages(call, Kind::Score, Also::Nothing, Some(shown)),
+        ),
+        IN_PAGES,
+    ),
+    spec(
+        "ZRANDMEMBER",
+        -2,
+        Keys::One,
+        Does::Read,
+        "key [count [WITHSCORES]]",
+        "some members, each as likely; with a negative count each is drawn anew",
+        |call| pages::drawn(call, Kind::Score, "WITHSCORES", shown),
     ),
 ];
 
@@ -144,19 +187,21 @@ fn rank(call: &Call<'_>, reversed: bool) -> Act {
 struct Wanted {
     by_score: bool,
     reversed: bool,
+    /// Order and kind of range are the command's own.
+    is_fixed: bool,
     scores: bool,
     limit: Option<(usize, usize)>,
 }
 
 impl Wanted {
-    fn read(command: &Command) -> Result<Self, Reply> {
-        let mut wanted = Self::default();
+    /// Reads the options behind what a command wants by itself.
+    fn read(command: &Command, mut wanted: Self) -> Result<Self, Reply> {
         let mut at = 4;
         while at < command.len() {
             let option = command.arg(at);
-            if is(option, "BYSCORE") {
+            if is(option, "BYSCORE") && !wanted.is_fixed {
                 wanted.by_score = true;
-            } else if is(option, "REV") {
+            } else if is(option, "REV") && !wanted.is_fixed {
                 wanted.reversed = true;
             } else if is(option, "WITHSCORES") {
                 wanted.scores = true;
@@ -182,9 +227,9 @@ impl Wanted {
     }
 }
 
-fn range(call: &mut Call<'_>) -> Act {
+fn range(call: &mut Call<'_>, wanted: Wanted) -> Act {
     let command = call.command;
-    let Wanted { by_score, reversed, scores, limit } = match Wanted::read(command) {
+    let Wanted { by_score, reversed, is_fixed: _, scores, limit } = match Wanted::read(command, wanted) {
         Ok(wanted) => wanted,
         Err(error) => return Act::Now(error),
     };
